@@ -195,7 +195,7 @@ def test_another_version_is_named(broken: Path) -> None:
     for folder in (broken / "cohorts" / "000").glob("step-*"):
         manifest = json.loads((folder / "manifest.json").read_bytes()) | {"version": 99}
         (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match="version 99, and this pac4sac reads version 1"):
+    with pytest.raises(UserError, match="version 99, but this pac4sac reads version 1"):
         pac4sac.resume(broken)
 
 
@@ -285,7 +285,9 @@ def test_hostile_content_with_right_checksums_executes_nothing_and_is_named(
         if name != "manifest.json":
             sign(folder)
     before = contents(broken)
-    with pytest.raises(UserError, match=r"No checkpoint in .* can be used \(step-000000107: its"):
+    with pytest.raises(
+        UserError, match=r"All checkpoints in .* are unusable \(step-000000107: its"
+    ):
         pac4sac.resume(broken)
     assert not mark.exists()
     assert contents(broken) == before

@@ -150,7 +150,7 @@ def test_other_seeds_are_refused(text: str):
         ),
         (["train", "Pendulum-v1", "--from", "nowhere"], "nowhere does not exist"),
         (["train", "--config", "nowhere.toml"], "cannot be read"),
-        (["resume", "nowhere"], "holds no experiment"),
+        (["resume", "nowhere"], "has no experiment.json"),
         (["evaluate", "nowhere"], "does not exist"),
         (["evaluate", "nowhere", "--episodes", "0"], "must be a whole number in [1, 1e+06], not 0"),
         (["watch", "nowhere", "--seed", "-1"], "--seed must be at least 0"),
@@ -424,9 +424,11 @@ def test_training_that_ends_before_its_warm_up_says_that_nothing_is_learned(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     assert train(tmp_path / "x", "--steps", "10") == 0
-    assert "In 10 steps nothing is learned: the warm-up takes 10." in capsys.readouterr().err
+    assert (
+        "Nothing is learned in 10 steps, because the warm-up takes 10." in capsys.readouterr().err
+    )
     assert train(tmp_path / "y", "--steps", "11") == 0
-    assert "nothing is learned" not in capsys.readouterr().err
+    assert "othing is learned" not in capsys.readouterr().err
 
 
 def test_watch_films_into_the_folder_it_is_given(

@@ -215,7 +215,7 @@ class TestARunInSeveralPieces:
         shutil.copytree(tmp_path / "a", tmp_path / "again")
         assert add_to_archive([tmp_path / "a", tmp_path / "again"], tmp_path / "archive").known == 1
         before = contents(tmp_path / "archive")
-        with pytest.raises(UserError, match="the same run with different returns"):
+        with pytest.raises(UserError, match="copies of one run with different returns"):
             add_to_archive([tmp_path / "b"], tmp_path / "archive")
         added = add_to_archive([tmp_path / "b"], tmp_path / "archive", keep_first=True)
         assert len(added.differing) == 1

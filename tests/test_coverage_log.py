@@ -21,7 +21,7 @@ from pac4sac.training.state_coverage import (
     log_volume,
     measure_coverage,
     nearest_distance,
-    one_of_each_stretch,
+    one_of_each_part,
 )
 
 COVERAGE = {"coverage_every": 50, "steps": 130}
@@ -73,7 +73,7 @@ def test_a_sample_has_different_states_from_all_over_the_buffer(length: int, cou
     uniforms = torch.stack(
         [torch.zeros(count), torch.rand(count, generator=generator), torch.ones(count)]
     )
-    for places in one_of_each_stretch(length, uniforms).tolist():
+    for places in one_of_each_part(length, uniforms).tolist():
         assert len(set(places)) == count
         assert all(
             k * length // count <= place < (k + 1) * length // count

@@ -233,8 +233,7 @@ def test_the_end_tells_how_often_and_how_long_a_run_was_above_the_limit(tmp_path
     text = shown(tmp_path, complete=False)
     assert cells(text, "seed 0").endswith("5 of 7 best streak 4")
     said = (
-        "the time is up: 5 of 7 episodes above 850, at most 4 in a row, where 5 in a row count as "
-        "solved."
+        "the time is up: 5 of 7 episodes above 850, at most 4 in a row; 5 in a row solve the task."
     )
     assert f"Training was stopped because {said}" in text
 

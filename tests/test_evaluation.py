@@ -178,7 +178,7 @@ def test_any_array_or_list_of_the_right_length_is_an_observation_and_no_other(fo
     ):
         with pytest.raises(
             UserError,
-            match=r"observations of the shape \[3\], or several at once as \[B, 3\], not \[",
+            match=r"observations of the shape \[3\], or several of them as \[B, 3\], not \[",
         ):
             agent.act(wrong)
     with pytest.raises(UserError, match="observations as arrays of numbers"):
@@ -227,9 +227,9 @@ def test_a_critic_tells_mean_and_std_of_its_value_and_draws_from_its_posterior(
         (lambda: agent.value(s[0], a), "one was given with 4 actions"),
         (
             lambda: agent.value(s[0], [0.0, 1.0]),
-            r"actions of the shape \[1\], or several at once as \[B, 1\], not \[2\]",
+            r"actions of the shape \[1\], or several of them as \[B, 1\], not \[2\]",
         ),
-        (lambda: agent.sample_value(s, a, 0), "samples must be a whole number at least 1, not 0"),
+        (lambda: agent.sample_value(s, a, 0), "samples must be a whole number above 0, not 0"),
     ]:
         with pytest.raises(UserError, match=sentence):
             wrong()
@@ -321,7 +321,7 @@ def test_an_agent_file_without_all_of_its_parts_is_refused(folder: Path, tmp_pat
         pac4sac.load(saved(about | {"observation_size": 4}, tensors))
     with pytest.raises(UserError, match="lacks a readable observation_size"):
         pac4sac.load(saved({"run": {}}, tensors))
-    with pytest.raises(UserError, match="version 2, and this pac4sac reads version 1"):
+    with pytest.raises(UserError, match="version 2, but this pac4sac reads version 1"):
         pac4sac.load(saved(about, tensors, version=2))
 
 
@@ -339,7 +339,7 @@ def test_of_several_runs_the_best_agent_is_loaded_and_named(folder: Path, tmp_pa
     assert [best in line for line in shown[1:]] == [run == best for run in means]
     assert all(len(line) < 120 for line in shown[1:])
     assert repr(pac4sac.Task("x", "y", steps=5)) == "Task('x', env_id='y', steps=5)"
-    with pytest.raises(UserError, match="holds no trained agent"):
+    with pytest.raises(UserError, match="has no trained agent"):
         pac4sac.load(tmp_path)
 
 

@@ -282,7 +282,7 @@ class TestReportFolder:
         for path in self.others(out):
             path.write_text("mine")
         (out / "report.md").write_text("of an older version")
-        with pytest.warns(UserWarning, match=r"1 files in .*as report\.md\.kept\."):
+        with pytest.warns(UserWarning, match=r"1 changed files in .*as report\.md\.kept\."):
             write_report([runs], out)
         assert all(path.read_text() == "mine" for path in self.others(out))
         assert (out / "report.md.kept").read_text() == "of an older version"

@@ -143,12 +143,12 @@ def test_objects_train_as_their_names_do_and_resume_in_the_same_program(tmp_path
 def test_a_later_program_loads_an_agent_and_is_told_why_it_cannot_resume(
     tmp_path: Path, later_program: Any
 ) -> None:
-    with pytest.warns(UserWarning, match="none can resume"):
+    with pytest.warns(UserWarning, match="cannot resume"):
         folder = pac4sac.train(drifting_lambda, "sac", out=tmp_path / "a", **QUICK).folder
     later_program()
-    with pytest.raises(UserError, match="Define it at the top of a module"):
+    with pytest.raises(UserError, match="Define it at the top level of a module"):
         pac4sac.resume(folder, steps=120)
-    with pytest.raises(UserError, match="Define it at the top of a module"):
+    with pytest.raises(UserError, match="Define it at the top level of a module"):
         pac4sac.load(folder).act(np.zeros(3))
     assert pac4sac.load(folder, task="Drift-v0").act(np.zeros(3)).shape == (1,)
     assert len(pac4sac.evaluate(folder, "Drift-v0", episodes=2, wrappers=[Scaled]).returns) == 2

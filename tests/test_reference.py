@@ -127,7 +127,7 @@ def test_what_lies_in_the_working_directory_goes_before_a_shipped_agent(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "half-cheetah").mkdir()
-    with pytest.raises(UserError, match="half-cheetah holds no trained agent"):
+    with pytest.raises(UserError, match="half-cheetah has no trained agent"):
         load("half-cheetah")
 
 
@@ -136,7 +136,7 @@ def test_what_lies_in_the_working_directory_goes_before_a_shipped_agent(
 )
 def test_no_other_name_stands_for_a_shipped_agent(name: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="one that ships: cartpole-swingup, "):
+    with pytest.raises(UserError, match="a shipped agent: cartpole-swingup, "):
         load(name)
 
 

@@ -265,7 +265,8 @@ def test_where_the_checkpoints_of_finished_runs_were_deleted_no_log_is_cut(
     shutil.rmtree(folder / "cohorts")
     before = contents(folder)
     with pytest.raises(
-        UserError, match=r"are finished, but their checkpoints are gone.*train again into another"
+        UserError,
+        match=r"are finished, but their checkpoints are missing.*train again into another",
     ):
         pac4sac.resume(folder, steps=steps)
     assert contents(folder) == before
@@ -281,7 +282,7 @@ def test_where_the_checkpoints_of_unfinished_runs_were_deleted_no_log_is_cut(
     for folder in (interrupted, tmp_path / "killed"):
         shutil.rmtree(folder / "cohorts")
         before = contents(folder)
-        with pytest.raises(UserError, match="are begun, but their checkpoints are gone"):
+        with pytest.raises(UserError, match="are begun, but their checkpoints are missing"):
             pac4sac.resume(folder)
         assert contents(folder) == before
 

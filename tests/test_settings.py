@@ -106,8 +106,7 @@ def test_runs_are_named_by_values_however_these_are_written() -> None:
         ),
         (
             {"start_from": ""},
-            "start_from names no agent; give a run folder or an agent.safetensors, or leave "
-            "it out.",
+            "start_from is empty; give a run folder or an agent.safetensors, or omit it.",
         ),
     ],
 )

@@ -68,7 +68,7 @@ def test_weights_that_are_not_finite_are_refused_with_their_network(
     tensors = {name: x.clone() for name, x in tensors.items()}
     tensors[net].view(-1)[3] = value
     signed(experiment / AGENT, about, tensors)
-    with pytest.raises(UserError, match=f"its {net} has weights that are not finite"):
+    with pytest.raises(UserError, match=f"its {net} has non-finite weights"):
         pac4sac.load(experiment / AGENT)
     for command in (["evaluate", "--episodes", "1"], ["certify", "--episodes", "4"]):
         assert main([command[0], str(experiment), *command[1:]]) == 2
@@ -136,7 +136,7 @@ def test_progress_without_a_part_is_refused(experiment: Path, damage: Damage) ->
         damage(progress)
         (folder / "progress.json").write_text(json.dumps(progress))
         sign(folder)
-    with pytest.raises(UserError, match=r"No checkpoint in .* can be used"):
+    with pytest.raises(UserError, match=r"All checkpoints in .* are unusable"):
         pac4sac.resume(experiment, steps=80)
 
 
@@ -148,7 +148,7 @@ def test_a_learner_without_a_part_is_refused(experiment: Path, name: str) -> Non
         del tensors[name]
         save_file(tensors | changed, folder / "learner.safetensors")
         sign(folder)
-    with pytest.raises(UserError, match=f"No checkpoint in .* can be used .*{name}"):
+    with pytest.raises(UserError, match=f"All checkpoints in .* are unusable .*{name}"):
         pac4sac.resume(experiment, steps=80)
     agent = experiment / "runs" / "sac-seed0"
     assert main(["certify", str(agent), "--episodes", "4", "--out", str(agent.parent)]) in (0, 2)

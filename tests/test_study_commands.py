@@ -119,7 +119,7 @@ def test_cohorts_are_planned_for_a_gpu_that_is_not_here(
         assert main(["study", "plan", tiny, "--device", device, "--memory", "500"]) == 0
         planned[device] = capsys.readouterr().out
     assert "Pendulum-v1: many, pac " in planned["cuda"]
-    assert "4 runs; at most 0.5 GB a cohort, on cuda." in planned["cuda"]
+    assert "4 runs; at most 0.5 GB per cohort, on cuda." in planned["cuda"]
     assert "This machine has no cuda, so their time was not measured." in planned["cuda"]
     assert "Estimate" not in planned["cuda"]
     assert "many, pac " not in planned["cpu"]

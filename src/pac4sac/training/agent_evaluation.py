@@ -22,7 +22,7 @@ from pac4sac.training.trained_agent import TrainedAgent, load
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The returns of a trained agent in new episodes.
+    """Hold the returns of a trained agent in new episodes.
 
     Attributes:
         run: Name of the run that trained the agent.
@@ -43,12 +43,12 @@ class Evaluation:
 
     @property
     def mean(self) -> float:
-        """Mean return; NaN if all episodes failed."""
+        """Return the mean return; NaN if all episodes failed."""
         return float(np.mean(self.returns)) if len(self.returns) else float("nan")
 
     @property
     def std(self) -> float:
-        """Standard deviation of the returns; NaN with fewer than two."""
+        """Return the standard deviation of the returns; NaN with fewer than two."""
         return float(np.std(self.returns, ddof=1)) if len(self.returns) > 1 else float("nan")
 
     def __repr__(self) -> str:
@@ -74,23 +74,23 @@ def evaluate(
     """Evaluate a trained agent on new episodes.
 
     Args:
-        agent: A trained agent, or what `load` takes.
-        task: Task of the episodes, or an environment as in `train`; None for the task that the
-            agent was trained on.
+        agent: A trained agent, or an argument of `load`.
+        task: Task of the episodes, or an environment as in `train`; None for the task of the
+            training.
         env_kwargs: Arguments of the environment.
-        wrappers: Wrappers around the environment, as in `train`, in addition to the task's.
+        wrappers: Wrappers around the environment, as in `train`, in addition to the task's own.
         episodes: Number of episodes.
-        seed: Seed of the episodes. All agents get the same episodes from a seed.
+        seed: Seed of the episodes; all agents get the same episodes from a seed.
         shooting: Whether to shoot; None to shoot if the agent was trained with shooting.
-        step_seconds: Seconds that a step or a reset may take before it counts as hanging.
-        progress: Is called after each step with the number of steps and the largest possible one.
+        step_seconds: Seconds after which a step or reset counts as hanging.
+        progress: Function that is called after each step with the number of steps and its maximum.
         trust: Custom modules that a file may import, as in `load`.
 
     Returns:
         The returns, with their mean and standard deviation.
 
     Raises:
-        UserError: If an argument is wrong, or the task has other observations or actions.
+        UserError: If an argument is invalid, or the task has other observations or actions.
 
     Example:
         >>> agent = pac4sac.load("experiments/pendulum-v1-sac")
@@ -132,7 +132,7 @@ def _task_for(
     if task_sizes(chosen) != sizes:
         given = " and ".join(map(str, task_sizes(chosen)))
         raise UserError(
-            f"{trained.run.id} was trained on {sizes[0]} observations and {sizes[1]} actions, and "
-            f"{chosen.name} has {given}. Choose a task with the same spaces."
+            f"{trained.run.id} was trained with {sizes[0]} observations and {sizes[1]} actions, "
+            f"but {chosen.name} has {given}. Choose a task with the same spaces."
         )
     return chosen

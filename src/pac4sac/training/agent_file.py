@@ -1,5 +1,4 @@
-"""Write, find and load `agent.safetensors`: one small file per run with everything that acting
-needs."""
+"""Files `agent.safetensors`: one small file per run with everything that acting needs."""
 
 import hashlib
 import json
@@ -21,14 +20,14 @@ from pac4sac.training.run import Run
 
 FORMAT, VERSION = "pac4sac agent", 1
 AGENT = "agent.safetensors"
-# trained agents that can be named like a task
+# trained agents with names like tasks
 SHIPPED = Path(__file__).parents[1] / "shipped" / "agents"
 
 
 def acting_tensors(agent: Agent, state: State, run: int) -> dict[str, Tensor]:
     """Return the networks, posterior, reward scale and per-run settings of one run.
 
-    Optimiser and target networks are left out.
+    Optimiser and target networks are omitted.
     """
     kept = (*agent.nets, "log_alpha")
     prefixes = ("hyper/", "posterior/", "rewards/")
@@ -37,16 +36,17 @@ def acting_tensors(agent: Agent, state: State, run: int) -> dict[str, Tensor]:
 
 
 def save_agent(path: Path, run: Run, agent: Agent, state: State, index: int) -> None:
-    """Write the agent of one run of a cohort, that at `index`."""
+    """Write the agent of the run at `index` of a cohort."""
     tensors = acting_tensors(agent, state, index)
     about = {"run": run.describe(), "observation_size": agent.ds, "action_size": agent.da}
     write_whole(path, agent_bytes(about, tensors))
 
 
 def agent_bytes(about: Mapping[str, Any], tensors: dict[str, Tensor]) -> bytes:
-    """Return the content of an agent's file."""
+    """Return the content of an agent file."""
     label = {"version": VERSION, "about": about, "sha256": checksum(about, tensors)}
-    # One entry only: safetensors writes several in an order that differs between processes.
+    # One entry only, because safetensors writes several entries in an order that varies between
+    # processes.
     return safetensors.torch.save(tensors, {FORMAT: json.dumps(label, sort_keys=True)})
 
 
@@ -62,8 +62,8 @@ def checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
 def agent_file(path: str | Path) -> Path:
     """Return the agent file that a path names.
 
-    The path may be the file itself, a run folder or an experiment with one run. If it does not
-    exist, it may be the name of a shipped agent.
+    The path can be the file itself, a run folder, an experiment with one run, or the name of a
+    shipped agent.
 
     Raises:
         UserError: If there is no agent, or more than one.
@@ -73,19 +73,19 @@ def agent_file(path: str | Path) -> Path:
     agents = _agents_at(path)
     if not agents:
         names = ", ".join(shipped_agents())
-        state = "holds no trained agent" if path.exists() else "does not exist"
+        state = "has no trained agent" if path.exists() else "does not exist"
         raise UserError(
-            f"{path} {state}; give a run folder, an {AGENT}, or one that ships: {names}."
+            f"{path} {state}; give a run folder, an {AGENT}, or a shipped agent: {names}."
         )
     if len(agents) > 1:
         raise UserError(
-            f"{path} holds {len(agents)} agents; name one of its runs, such as {agents[0].parent}."
+            f"{path} has {len(agents)} agents; give one of its runs, such as {agents[0].parent}."
         )
     return agents[0]
 
 
 def _agents_at(path: Path) -> list[Path]:
-    """Return the agent file that a path names, or all of an experiment or a study."""
+    """Return the agent file of a path, or all agent files of an experiment or study."""
     for file in (path, path / AGENT):
         if file.is_file():
             return [file]
@@ -105,12 +105,13 @@ def shipped_agents() -> list[str]:
 
 
 def choose_agent(path: str | Path) -> Path:
-    """Return the agent file that a path names, or the best agent of an experiment or a study.
+    """Return the agent file of a path, or the best agent of an experiment or study.
 
-    The best one has the largest mean of its last evaluation, or of its last training episodes.
+    The best agent has the largest mean return in its last evaluation or, without one, in its last
+    training episodes.
 
     Raises:
-        UserError: If there is no agent, or they are of several tasks.
+        UserError: If there is no agent, or the agents have different tasks.
     """
     path = Path(path)
     agents = agents_below(path)
@@ -119,16 +120,17 @@ def choose_agent(path: str | Path) -> Path:
     runs = [read_run(agent.parent) for agent in agents]
     if len({run.task["name"] for run in runs}) > 1:
         raise UserError(
-            f"{path} holds agents of several tasks; name one of its runs, such as {runs[0].folder}."
+            f"{path} has agents of several tasks; give one of its runs, such as {runs[0].folder}."
         )
     return max(runs, key=_merit).folder / AGENT
 
 
 def _merit(run: RunRecord) -> tuple[bool, float]:
-    """Return what ranks a run: its last evaluation, or behind those its last training episodes."""
+    """Return the rank of a run: by its last evaluation or, ranked lower, by its last training
+    episodes."""
     means = list(last_evaluations(run).values())
     if means:
-        return True, float(means[-1])  # of the shooting policy, if the run has one
+        return True, float(means[-1])  # of the shooting policy if the run has one
     if not len(run.returns):
         return False, -np.inf
     return False, float(np.mean(run.returns[-LAST_EPISODES:]))
@@ -143,9 +145,9 @@ def adopt(state: State, tensors: Mapping[str, Tensor], source: str) -> None:
 
 
 def check_networks(agent: Agent, tensors: Mapping[str, Tensor], source: str) -> None:
-    """Refuse the tensors of one run whose networks have another shape than those of an agent.
+    """Refuse tensors of a run whose networks differ in shape from those of an agent.
 
-    Nothing of the agent's size needs to be allocated before.
+    The check allocates no memory for the networks.
     """
     for name, net in agent.nets.items():
         if name in tensors and tensors[name].shape != (1, net.members, sum(net.sizes)):
@@ -153,11 +155,14 @@ def check_networks(agent: Agent, tensors: Mapping[str, Tensor], source: str) -> 
 
 
 def _other_structure(source: str, name: str) -> UserError:
-    return UserError(f"The agent in {source} has another structure ({name} does not fit).")
+    return UserError(
+        f"The agent in {source} has another structure ({name} differs); use the "
+        f"same algorithm and sizes."
+    )
 
 
 def read_agent_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the description and the tensors of an agent's file, after a check of its checksum.
+    """Return the description and the tensors of an agent file, after a check of its checksum.
 
     Raises:
         UserError: If it is damaged, or a weight is not a finite number.
@@ -173,11 +178,13 @@ def read_agent_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     tensors = tensor_file.as_tensors(arrays)
     check_kinds(label, {"about": dict, "sha256": str}, str(path), VERSION)
     if checksum(label["about"], tensors) != label["sha256"]:
-        raise UserError(f"{path} is damaged: its content does not match its checksum.")
+        raise UserError(
+            f"{path} is damaged: its content does not match its checksum. Use a "
+            f"copy, or train again."
+        )
     for name, array in arrays.items():
         if not np.isfinite(array).all():
             raise UserError(
-                f"{path} is damaged: its {name} has weights that are not finite numbers. Take a "
-                "copy, or train again."
+                f"{path} is damaged: its {name} has non-finite weights. Use a copy, or train again."
             )
     return label["about"], tensors

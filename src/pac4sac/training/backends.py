@@ -1,5 +1,5 @@
-"""Execute the operations of a learner: `eager` (the reference), `compiled` (the whole operation as
-one program, gradients included) or `graph` (that program captured once as a CUDA graph).
+"""Backends of a learner's operations: `eager` (the reference), `compiled` (the whole operation with
+gradients as one program) or `graph` (that program captured as a CUDA graph).
 
 A faster backend is compared with eager on the real cohort before it is used.
 """
@@ -25,27 +25,27 @@ from pac4sac.training.learner import Learner, Operation, Prepare, Tensors, eager
 
 Operations = dict[str, Callable[[], None]]
 
-COMPILING_PAYS = 20_000  # updates; with fewer the compiler takes longer than it saves
-TOLERANCE = 1e-3  # relative, in the norm, of gradients after one update
-# multiplications in a pass; with fewer, threads wait for each other longer than they save
+COMPILING_PAYS = 20_000  # updates; with fewer, compilation takes longer than it saves
+TOLERANCE = 1e-3  # largest relative difference of gradients after one update, in norm
+# multiplications per pass; with fewer, synchronising threads costs more than it saves
 PER_THREAD = 4_000_000
-WEIGHT_TOLERANCE = 0.1  # of the length of the weights' step
+WEIGHT_TOLERANCE = 0.1  # relative to the length of the weights' step
 STEPS_REHEARSED = 1000  # largest number of steps of a rehearsal
 # On the CPU, C++ calls the kernels. On a GPU a captured graph calls them, and independent kernels
-# are joined; the empty options are for programs that the compiler cannot join, such as sorting.
+# are fused. The empty options are for programs that cannot be fused, such as sorting.
 COMPILER_OPTIONS: dict[str, list[dict[str, Any]]] = {
     "cpu": [{"cpp_wrapper": True}],
     "cuda": [{"combo_kernels": True, "combo_kernel_allow_mixed_sizes": 2}, {}],
 }
 REHEARSALS = 3  # a backend must agree with eager in one of them
-ROUNDING = 1e-5  # of the weights' own length, for steps near the resolution of float32
+ROUNDING = 1e-5  # relative to the length of the weights, for steps near float32 resolution
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device of this name; "auto" is a GPU if there is one.
+    """Return the device with this name; "auto" is a GPU if there is one.
 
     Raises:
-        UserError: If this machine does not have the device.
+        UserError: If this machine lacks the device.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -61,7 +61,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def _check_cuda_device(index: int, name: str) -> None:
-    """Refuse a GPU that this machine does not have."""
+    """Refuse a GPU that this machine lacks."""
     if not torch.cuda.is_available():
         raise UserError("No CUDA device is available here; use --device cpu.")
     count = torch.cuda.device_count()
@@ -70,7 +70,7 @@ def _check_cuda_device(index: int, name: str) -> None:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Return the memory that is free; without /proc/meminfo, all memory of the machine."""
+    """Return the number of free bytes; without /proc/meminfo, all memory of the machine."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     try:
@@ -98,7 +98,7 @@ def choose_backend(name: str, device: torch.device, updates: int) -> str:
 
 
 def _fastest_backend(device: torch.device, updates: int) -> str:
-    """Return the backend that is expected to be fastest for this number of updates."""
+    """Return the backend with the shortest expected time for this number of updates."""
     if device.type == "cuda":
         return "graph"
     return "compiled" if updates >= COMPILING_PAYS and shutil.which("g++") else "eager"
@@ -110,8 +110,8 @@ def set_precision(name: str) -> None:
 
 
 def trace(operation: Operation, tensors: Tensors) -> Callable[..., Any]:
-    """Return an operation, with its backward passes, as one graph of basic operations."""
-    from torch.fx.experimental.proxy_tensor import make_fx  # here: it takes a second to import
+    """Trace an operation, with its backward passes, as one graph of basic operations."""
+    from torch.fx.experimental.proxy_tensor import make_fx  # here, because it takes a second to import
 
     def flat(*arguments: torch.Tensor) -> list[torch.Tensor]:
         operation(dict(zip(tensors, arguments, strict=True)))
@@ -151,16 +151,17 @@ def compiled(operation: Operation, tensors: Tensors) -> Callable[[], None]:
 
 
 class CudaGraph:
-    """A compiled operation as one launch."""
+    """Run a compiled operation as one CUDA graph."""
 
     def __init__(self, operation: Operation, tensors: Tensors) -> None:
         self.program = compiled(operation, tensors)
         self.capture()
 
     def capture(self) -> None:
-        """Capture the operation in the present precision.
+        """Capture the operation in the current precision.
 
-        That executes it, so call this inside a `Rehearsal`, which restores the tensors.
+        Capturing executes the operation, so call this inside a `Rehearsal`, which restores the
+        tensors.
         """
         # Matrix products have one workspace per stream. Graphs that run at the same time must not
         # share it.
@@ -169,7 +170,7 @@ class CudaGraph:
             stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            for _ in range(3):  # lazy initialisation must not happen during capture
+            for _ in range(3):  # no lazy initialisation may happen during capture
                 self.program()
         torch.cuda.current_stream().wait_stream(stream)
         self.captured = torch.cuda.CUDAGraph()
@@ -195,13 +196,13 @@ def median_seconds(function: Callable[[], None], repetitions: int) -> float:
 
 
 class Rehearsal:
-    """Puts a learner into the middle of training on made-up data, and restores it at the end."""
+    """Put a learner into the middle of training on synthetic data, and restore it at the end."""
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
-        # all runs learn, and delayed parts move too
+        # all runs learn, and delayed parts are updated too
         self.step, self.place = learner.agent.full_update(max(learner.agent.learning_starts()))
-        # Only the beginning of a long replay buffer: a copy of all of it would not fit the memory.
+        # Only the beginning of a long replay buffer, because a full copy would not fit into memory.
         self.tensors = learner.tensors
         self.tensors["replay"] = self.tensors["replay"][:, : self.step + STEPS_REHEARSED]
         self.before = {name: tensor.clone() for name, tensor in self.tensors.items()}
@@ -211,7 +212,7 @@ class Rehearsal:
         return self
 
     def imagine(self, seed: int) -> None:
-        """Start from the original weights, with the data and random numbers of a seed."""
+        """Reset the weights, and generate data and random numbers from a seed."""
         put_back(self.tensors, self.before)
         generator = torch.Generator().manual_seed(seed)
         act, learn = self.learner.act_tape.streams, self.learner.learn_tape.streams
@@ -235,10 +236,11 @@ class Rehearsal:
         return {name: tensor.clone() for name, tensor in self.tensors.items()}
 
     def difference(self, plain: Operations, others: Operations) -> str | None:
-        """Describe how a step by other operations differs from a plain one, or return None.
+        """Describe the difference between a step with other operations and a plain one, or return
+        None.
 
-        A long and a short update are compared in separate steps: after both, the effect of rounding
-        on Adam's first step would have reached the gradients.
+        Long and short updates are compared in separate steps, because after both, rounding in
+        Adam's first step would affect the gradients.
         """
         for left_out in ("short_update", "update") if "short_update" in plain else ("",):
             expected = self.once(_without(plain, left_out))
@@ -270,12 +272,12 @@ def _without(operations: Operations, left_out: str) -> Operations:
 
 
 def disagreement(start: Tensors, reference: Tensors, other: Tensors) -> str | None:
-    """Describe where two results of a step differ by more than rounding, or return None.
+    """Describe a difference beyond rounding between two results of a step, or return None.
 
     Args:
         start: The tensors before the step.
         reference: The tensors after it.
-        other: The tensors after the same step, computed in another way.
+        other: The tensors after the same step with another backend.
     """
     for name, expected in reference.items():
         if not expected.is_floating_point():
@@ -290,9 +292,10 @@ def disagreement(start: Tensors, reference: Tensors, other: Tensors) -> str | No
 
 
 def _rows_differ(name: str, expected: torch.Tensor, found: torch.Tensor) -> str:
-    """Describe it if more than a tenth of the runs differ, else return nothing.
+    """Describe the difference if more than a tenth of the runs differ, else return "".
 
-    A few may: shooting can choose another one of two candidates with nearly the same value.
+    A few runs may differ, because shooting can choose the other of two candidates with nearly equal
+    values.
     """
     same = ((found - expected).abs() <= TOLERANCE).flatten(1).all(1).double().mean()
     return "" if same >= 0.9 else f"{name} of {float(1 - same):.0%} of the runs differs"
@@ -301,10 +304,10 @@ def _rows_differ(name: str, expected: torch.Tensor, found: torch.Tensor) -> str:
 def _moved_differently(
     name: str, start: torch.Tensor, expected: torch.Tensor, found: torch.Tensor
 ) -> str:
-    """Describe it if a tensor is off by a large share of how far it moved, else return nothing.
+    """Describe the difference if it is large relative to the tensor's step, else return "".
 
-    Weights may be off by more than the moments of their gradient: Adam's first steps amplify the
-    sign of gradients that are nearly zero.
+    The tolerance is larger for weights than for gradient moments, because Adam's first steps
+    amplify gradients near zero.
     """
     moved = (expected - start).double().norm() + ROUNDING * expected.double().norm()
     gap = (found - expected).double().norm() / moved.clamp_min(1e-12)
@@ -313,10 +316,9 @@ def _moved_differently(
 
 
 def cause(error: Exception) -> str:
-    """Return an error in one line.
+    """Return an error as one line.
 
-    The message of a compiler's error may hold the traceback of a helper process; then the line is
-    the last error in it.
+    If the message contains the traceback of a compiler's process, the line is its last error.
     """
     lines = str(error).splitlines()
     raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception): \S", line)]
@@ -326,7 +328,7 @@ def cause(error: Exception) -> str:
 
 
 def prepare(learner: Learner, backend: str) -> str:
-    """Let a learner use a backend if it agrees with eager; else use eager, with one warning.
+    """Switch a learner to a backend if it agrees with eager; otherwise use eager, with one warning.
 
     Returns:
         The backend that is used.
@@ -334,17 +336,17 @@ def prepare(learner: Learner, backend: str) -> str:
     if backend == "eager":
         return backend
     with Rehearsal(learner) as rehearsal, warnings.catch_warnings():
-        # Torch recommends TF32, which is an option here.
+        # Torch recommends TF32, which is an option of training.
         warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")
         precision = torch.get_float32_matmul_precision()
         try:
-            # TF32 rounds coarsely, which would hide a mistake, or look like one.
+            # The coarse rounding of TF32 could hide a mistake or look like one.
             torch.set_float32_matmul_precision("highest")
             problem = _rehearse(learner, rehearsal, backend)
             torch.set_float32_matmul_precision(precision)
             if precision != "highest":
                 _capture_again(learner)
-        except UserError:  # a mistake in a custom agent; eager would meet it after the warm-up
+        except UserError:  # a mistake in a custom agent, which eager would find after the warm-up
             raise
         except Exception as error:
             problem = cause(error)
@@ -358,10 +360,11 @@ def prepare(learner: Learner, backend: str) -> str:
 
 
 def _rehearse(learner: Learner, rehearsal: Rehearsal, backend: str) -> str | None:
-    """Switch the learner to a backend and return where it differs from eager, if it does.
+    """Switch the learner to a backend and return its difference from eager, if any.
 
-    A few runs can differ by chance, if two actions have nearly the same value. An error would show
-    in every rehearsal."""
+    A few runs can differ by chance if two actions have nearly the same value. A real error shows in
+    every rehearsal.
+    """
     reference, problem = learner.run, None
     learner.use(PREPARE[backend])
     for seed in range(REHEARSALS):
@@ -373,7 +376,7 @@ def _rehearse(learner: Learner, rehearsal: Rehearsal, backend: str) -> str | Non
 
 
 def _capture_again(learner: Learner) -> None:
-    """Capture all CUDA graphs again, in the present precision."""
+    """Capture all CUDA graphs again, in the current precision."""
     for operation in learner.run.values():
         if isinstance(operation, CudaGraph):
             operation.capture()
@@ -391,15 +394,15 @@ def make_learner(
         how: Device, backend, precision and number of threads, as in `Options`.
 
     Returns:
-        The learner, and the placement that is used.
+        The learner, and the placement in use.
     """
     device = pick_device(how["device"])
-    precision = how.get("precision", "float32")  # older checkpoints lack it
+    precision = how.get("precision", "float32")  # missing in older checkpoints
     set_precision(precision)
     keep_freed_memory()
     learner = Learner(agent, seeds, steps, device)
     threads = learning_threads(learner) if how["threads"] == "auto" else how["threads"]
-    torch.set_num_threads(threads)  # which compiled code keeps
+    torch.set_num_threads(threads)  # compiled code keeps this number
     backend = prepare(
         learner, choose_backend(how["backend"], device, steps * agent.updates_per_step)
     )
@@ -414,8 +417,8 @@ def make_learner(
 def suitable_threads(agent: Agent, rows: int) -> int:
     """Return the number of CPU threads for passes of `rows` rows per run through the networks.
 
-    It is a rule and not a measurement: the last bits of a result depend on the number of threads,
-    and must not depend on the load of the machine.
+    The number follows a rule, not a measurement: the last bits of a result depend on it, and they
+    must not depend on the load of the machine.
     """
     weights = sum(net.members * sum(net.sizes) for net in agent.nets.values())
     return max(1, min(cores(), agent.runs * rows * weights // PER_THREAD))

@@ -1,4 +1,4 @@
-"""Watch training with callbacks, whose methods the training loop calls in its process."""
+"""Callbacks, whose methods the training loop calls in its process."""
 
 import functools
 from collections.abc import Iterable, Sequence
@@ -10,9 +10,9 @@ from pac4sac.training.run import Run
 
 
 class Callback:
-    """Watch training: override the methods that you need.
+    """Observe training; override the methods that you need.
 
-    A callback may end a run. It has no other effect on the results of training.
+    A callback can end a run, and has no other effect on results.
 
     Example:
         >>> class Patience(pac4sac.Callback):
@@ -23,7 +23,8 @@ class Callback:
     """
 
     def on_prepare(self) -> None:
-        """Handle the start of preparation: all arguments are valid, nothing is trained yet."""
+        """Handle the start of preparation, when all arguments are valid and nothing is trained
+        yet."""
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
         """Handle the start of a cohort, or its resume.
@@ -39,7 +40,7 @@ class Callback:
         """Handle the end of a lockstep step.
 
         Args:
-            step: Number of steps that each run has taken.
+            step: Number of steps of each run so far.
         """
 
     def on_log(self, run: Run, kind: str, row: dict[str, Any]) -> str | None:
@@ -51,8 +52,8 @@ class Callback:
             row: The line, with the columns that `docs/metrics.md` explains.
 
         Returns:
-            None to continue. A reason in a few words ends this run after the present step, with the
-            status `stopped`; its cohort continues.
+            None to continue. A short reason ends this run after the current step with the status
+            `stopped`; its cohort continues.
         """
 
     def on_status(self, run: Run, status: str, detail: str | None) -> None:
@@ -76,7 +77,7 @@ Watchers = Callback | Iterable[Callback]
 
 
 class Callbacks(Callback):
-    """Passes each call on to several callbacks."""
+    """Forward each call to several callbacks."""
 
     def __init__(self, members: Watchers) -> None:
         self.members = tuple(members) if isinstance(members, Iterable) else (members,)
@@ -90,6 +91,6 @@ class Callbacks(Callback):
             setattr(self, event, functools.partial(self._call_each, event))
 
     def _call_each(self, event: str, *arguments: Any) -> str | None:
-        """Call a method of all callbacks; return the first reason that one of them returns."""
+        """Call a method of all callbacks, and return the first reason among their results."""
         answers = [getattr(member, event)(*arguments) for member in self.members]
         return next((answer for answer in answers if answer and isinstance(answer, str)), None)

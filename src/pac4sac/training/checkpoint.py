@@ -1,8 +1,9 @@
-"""Save and load checkpoints of a cohort: folders of safetensors and JSON with a manifest of
-checksums, renamed into place.
+"""Checkpoints of a cohort: folders of safetensors and JSON files with a manifest of checksums,
+renamed into place.
 
-Nothing is unpickled, so a checkpoint can hold only data. One that does not match its checksums, or
-belongs to another cohort, is refused with the reason, and the checkpoint before it is used."""
+Nothing is unpickled, so a checkpoint contains only data. If it does not match its checksums or
+belongs to another cohort, it is refused with the reason, and the previous checkpoint is used.
+"""
 
 import contextlib
 import hashlib
@@ -25,10 +26,10 @@ from pac4sac.runs.identity import checkpoint_facts
 from pac4sac.training import tensor_file
 
 VERSION = 1
-KEPT_APART = "kept-"  # prefix of checkpoints from before the failure of a run
-KEPT = 2  # the newest, and the one before it in case the newest is damaged
+KEPT_APART = "kept-"  # prefix of checkpoints from before a run's failure
+KEPT = 2  # the newest one, and the previous one in case the newest is damaged
 FILES = ("learner.safetensors", "pool.safetensors", "progress.json")
-# What every checkpoint has: numbers of dimensions, the first of which is the run, and types.
+# Required tensors: number of dimensions, the first of which is the run, and type.
 LEARNER = {"replay": 3, "observation": 2, "action": 2, "incoming": 2}
 POOL = {"seed": 1, "episode": 1, "steps": 1, "actions": 3, "observation": 2, "parked": 1}
 POOL |= {"failures": 1}
@@ -45,7 +46,7 @@ class Checkpoint(NamedTuple):
 
 
 def save(root: Path, fingerprint: str, step: int, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint next to the others, whole or not at all, and remove the oldest."""
+    """Write a checkpoint atomically, and remove the oldest one."""
     root.mkdir(parents=True, exist_ok=True)
     for leftover in root.glob("*.part"):
         shutil.rmtree(leftover)
@@ -55,7 +56,7 @@ def save(root: Path, fingerprint: str, step: int, checkpoint: Checkpoint) -> Non
     try:
         _write_files(part, fingerprint, checkpoint)
         files.sync_folder(part)
-        if final.exists():  # the same step, saved before and found damaged, or again after a resume
+        if final.exists():  # a damaged checkpoint of this step, or one from before a resume
             shutil.rmtree(final)
         part.rename(final)
     except OSError:
@@ -89,18 +90,18 @@ def _write_files(folder: Path, fingerprint: str, checkpoint: Checkpoint) -> None
 def load_newest(
     root: Path, fingerprint: str, check: Callable[[Checkpoint], None]
 ) -> Checkpoint | None:
-    """Return the newest checkpoint that is whole, or None if there never was one.
+    """Return the newest intact checkpoint, or None if there never was one.
 
-    Those that are damaged, or that `check` refuses, are named in a warning and renamed: they must
-    not count among the `KEPT` ones.
+    Damaged checkpoints, and those that `check` refuses, are reported in a warning and renamed, so
+    that they do not count among the `KEPT` ones.
 
     Args:
         root: Folder of the cohort.
         fingerprint: Fingerprint of the cohort.
-        check: Raises DamagedCheckpoint for a checkpoint that cannot be used.
+        check: Function that raises DamagedCheckpoint for an unusable checkpoint.
 
     Raises:
-        UserError: If there are checkpoints, but none can be used.
+        UserError: If there are checkpoints, but all are unusable.
     """
     usable, problems = None, {}
     for folder in newest_first(root):
@@ -116,11 +117,10 @@ def load_newest(
     reasons = "; ".join(problems.values())
     if usable is None:
         raise UserError(
-            f"No checkpoint in {root} can be used ({reasons}); train again into another folder."
+            f"All checkpoints in {root} are unusable ({reasons}); train again into another folder."
         )
     warnings.warn(
-        f"Checkpoints in {root} cannot be used ({reasons}). {folder.name} is used instead.",
-        stacklevel=2,
+        f"Unusable checkpoints in {root} ({reasons}); {folder.name} is used instead.", stacklevel=2
     )
     for damaged in problems:
         aside = damaged.with_name(f"unusable-{damaged.name}")
@@ -130,9 +130,9 @@ def load_newest(
 
 
 def read_newest(root: Path, fingerprint: str) -> Checkpoint | None:
-    """Return the newest checkpoint that is whole, or None, and change nothing in the folder.
+    """Return the newest intact checkpoint, or None, without changes to the folder.
 
-    Training may continue meanwhile.
+    Training may be in progress.
     """
     for folder in newest_first(root):
         with contextlib.suppress(DamagedCheckpoint):
@@ -141,7 +141,7 @@ def read_newest(root: Path, fingerprint: str) -> Checkpoint | None:
 
 
 def all_readable(root: Path, fingerprint: str) -> Iterator[Checkpoint]:
-    """Yield the checkpoints of a cohort that are whole, the newest first, those kept included."""
+    """Yield the intact checkpoints of a cohort, newest first, including kept ones."""
     folders = [*newest_first(root), *root.glob(f"{KEPT_APART}*")]
     for folder in sorted(folders, key=lambda path: path.name.removeprefix(KEPT_APART))[::-1]:
         with contextlib.suppress(DamagedCheckpoint):
@@ -149,7 +149,7 @@ def all_readable(root: Path, fingerprint: str) -> Iterator[Checkpoint]:
 
 
 def keep_newest(root: Path) -> None:
-    """Keep the newest checkpoint after later ones were saved, as links to the same files."""
+    """Keep the newest checkpoint permanently, as hard links to its files."""
     for newest in newest_first(root)[:1]:
         kept = root / f"{KEPT_APART}{newest.name}"
         if not kept.exists():
@@ -160,7 +160,7 @@ def keep_newest(root: Path) -> None:
 
 
 def _link(source: str, target: str) -> None:
-    """Make a hard link, or a copy where the file system has no links."""
+    """Make a hard link, or a copy if the file system lacks links."""
     try:
         os.link(source, target)
     except OSError:
@@ -193,10 +193,10 @@ def _load(folder: Path, fingerprint: str) -> Checkpoint:
 
 
 def check_schema(checkpoint: Checkpoint) -> None:
-    """Refuse a checkpoint that lacks a part which every cohort has, or has it in another shape.
+    """Refuse a checkpoint with a missing part or a part of another shape.
 
     Raises:
-        ValueError: If a tensor or an entry is wrong.
+        ValueError: If a tensor or an entry is invalid.
     """
     learner, pool, progress = checkpoint
     for table, kinds in ((progress, PROGRESS), (progress["placement"], PLACEMENT)):
@@ -216,7 +216,7 @@ def check_schema(checkpoint: Checkpoint) -> None:
 
 
 def _checksums(folder: Path, fingerprint: str) -> dict[str, str]:
-    """Return the checksums in a manifest, which must be of this version and of this cohort."""
+    """Return the checksums in a manifest, after a check of its version and cohort."""
     try:
         manifest = files.parse_json(files.read_file(folder / "manifest.json"))
         version, cohort = manifest["version"], manifest["cohort"]
@@ -225,7 +225,7 @@ def _checksums(folder: Path, fingerprint: str) -> dict[str, str]:
         raise DamagedCheckpoint(f"its manifest is unreadable ({error})") from error
     if version != VERSION:
         raise DamagedCheckpoint(
-            f"it has version {version}, and this pac4sac reads version {VERSION}"
+            f"it has version {version}, but this pac4sac reads version {VERSION}"
         )
     if cohort != fingerprint:
         raise DamagedCheckpoint("it belongs to another cohort")
@@ -233,7 +233,7 @@ def _checksums(folder: Path, fingerprint: str) -> dict[str, str]:
 
 
 def _check_file(path: Path, checksum: str) -> None:
-    """Refuse a file of a checkpoint that does not match its checksum."""
+    """Refuse a file that does not match its checksum."""
     try:
         with files.open_regular(path) as file:
             is_whole = hashlib.file_digest(file, "sha256").hexdigest() == checksum
@@ -250,5 +250,5 @@ def fingerprint(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def newest_first(root: Path) -> list[Path]:
-    """Return the checkpoints of a cohort that were written to their end."""
+    """Return the completely written checkpoints of a cohort, newest first."""
     return sorted((path for path in root.glob("step-*") if path.suffix != ".part"), reverse=True)

@@ -1,7 +1,8 @@
-"""Check an algorithm on made-up data, as `pac4sac check` does, before hours of training.
+"""Checks of an algorithm on synthetic data, which `pac4sac check` runs.
 
-The checks look for mistakes that training would not report, such as a result that depends on the
-other runs of a cohort or on random numbers that were not declared."""
+The checks find mistakes that training would not report, such as a result that depends on other runs
+of the cohort or on undeclared random numbers.
+"""
 
 import contextlib
 import dataclasses
@@ -28,7 +29,7 @@ from pac4sac.training.learner import Learner, Operation, Tensors
 
 CPU = torch.device("cpu")
 SEEDS = (3, 5, 8)
-# All sizes differ, so that no tensor fits where it should not.
+# All sizes differ, so that a tensor in the wrong place has the wrong shape.
 DS, DA, STATES, CAPACITY, STEPS = 6, 2, 4, 60, 2
 SMALL = {
     "width": 16,
@@ -42,14 +43,14 @@ SMALL = {
 
 @dataclasses.dataclass(frozen=True)
 class Examination:
-    """The result of one check."""
+    """Hold the result of one check."""
 
     what: str
-    problem: str = ""  # what to fix, as a sentence; empty if the check passed
+    problem: str = ""  # sentence on the problem; empty if the check passed
 
 
 def examine(algo: str) -> Iterator[Examination]:
-    """Yield the results of all checks, up to a failed one on which the others depend.
+    """Yield the results of all checks, up to the first failure on which others depend.
 
     Args:
         algo: Name of an algorithm, or "module:Class".
@@ -58,16 +59,16 @@ def examine(algo: str) -> Iterator[Examination]:
         UserError: If there is no such algorithm.
     """
     agent, configs = get_algorithm(algo).agent, varied_settings(algo)
-    yield Examination(f"settings: {', '.join(own_settings(agent)) or 'none of its own'}")
+    yield Examination(f"settings: {', '.join(own_settings(agent)) or 'no custom ones'}")
     trial = Trial(agent, configs)
     for what, look in {
         "networks and their declarations": trial.networks,
         "acting: shapes, streams, actions within [-1, 1]": trial.acting,
         "learning: losses, metrics, finite gradients that reach every network": trial.learning,
-        "repeatability: the same update twice, to the bit": trial.repeating,
+        "repeatability: the same update twice, bit for bit": trial.repeating,
         "independence: same result alone and in a batch": trial.independence,
-        "an agent read back from its file acts alike": trial.reading_back,
-        "compiling: no branch on numbers": trial.compiling,
+        "saving: an agent loaded from its file acts the same": trial.reading_back,
+        "compiling: no branch on values": trial.compiling,
     }.items():
         problem = problem_of(look, agent)
         yield Examination(what, problem)
@@ -76,7 +77,7 @@ def examine(algo: str) -> Iterator[Examination]:
 
 
 def own_settings(agent: type[Agent]) -> list[str]:
-    """Return the settings that are declared outside of this package, and mark those per run."""
+    """Return the settings declared outside this package, with per-run settings marked."""
     names: set[str] = set()
     for config in agent.Config.__mro__:
         if config.__module__.split(".")[0] != __name__.split(".")[0]:
@@ -86,13 +87,13 @@ def own_settings(agent: type[Agent]) -> list[str]:
 
 
 def varied_settings(algo: str) -> list[AgentConfig]:
-    """Return the settings of one run per seed; numbers that may differ between runs do differ."""
+    """Return the settings of one run per seed; all per-run numbers differ between them."""
     common = make_config(algo, overrides=SMALL)
     return [_scaled_settings(common, factor) for factor in (1.0, 0.9, 0.8)]
 
 
 def _scaled_settings(config: AgentConfig, factor: float) -> AgentConfig:
-    """Multiply all per-run numbers by a factor, except where the range does not allow that."""
+    """Multiply all per-run numbers by a factor, unless the result is not allowed."""
     for f in dataclasses.fields(config):
         if f.metadata["per_run"] and type(f.default) is float:
             with contextlib.suppress(UserError):
@@ -102,7 +103,7 @@ def _scaled_settings(config: AgentConfig, factor: float) -> AgentConfig:
 
 
 def problem_of(look: Callable[[], None], agent: type[Agent]) -> str:
-    """Make a check; return its error with the place in the user's code, or nothing if it passed."""
+    """Run a check; return its error with the place in the user's code, or "" if it passed."""
     try:
         with on_threads(1):
             look()
@@ -119,7 +120,7 @@ def problem_of(look: Callable[[], None], agent: type[Agent]) -> str:
 
 
 def _error_text(error: Exception) -> str:
-    """Return the message of an error; of one that is not ours its type and first line."""
+    """Return the message of a UserError, or the type and first line of another error."""
     if isinstance(error, UserError):
         return str(error)
     first_line = (str(error).splitlines() or ["no message"])[0]
@@ -127,13 +128,13 @@ def _error_text(error: Exception) -> str:
 
 
 class Trial:
-    """Makes the checks of an agent. One that fails raises an error that says what to fix."""
+    """Run the checks of an agent; a failed check raises an error that says what to fix."""
 
     def __init__(self, agent: type[Agent], configs: Sequence[AgentConfig]) -> None:
         self.make, self.configs = agent, configs
 
     def learner(self, runs: Sequence[int] = (0, 1, 2)) -> Learner:
-        """Return a learner in the middle of training, at an update of all parts.
+        """Return a learner in the middle of training, before an update of all parts.
 
         The content of a run's replay buffer depends on its seed.
         """
@@ -143,7 +144,7 @@ class Trial:
             rows = np.random.default_rng(SEEDS[run]).uniform(
                 -1, 1, (CAPACITY, learner.buffers["replay"].shape[-1])
             )
-            rows[:, -1] = np.arange(CAPACITY) % 5 == 4  # which ends an episode
+            rows[:, -1] = np.arange(CAPACITY) % 5 == 4  # an episode ends
             learner.buffers["replay"][place] = torch.from_numpy(rows)
         learner.begin(learner.buffers["replay"][:, 0, :DS].numpy())
         learner.step, _ = agent.full_update(CAPACITY)
@@ -152,9 +153,10 @@ class Trial:
         return learner
 
     def learned(self, learner: Learner) -> Tensors:
-        """Return all tensors after some steps, the metrics last.
+        """Return all tensors after some steps, metrics last.
 
-        A comparison reports the first tensor that differs, and networks say more than metrics.
+        Comparisons report the first tensor that differs, and networks are more informative than
+        metrics.
         """
         for _ in range(STEPS):
             learner.act()
@@ -169,7 +171,7 @@ class Trial:
 
     @functools.cached_property
     def reference(self) -> tuple[Learner, Tensors, Tensors]:
-        """Return a cohort of all runs that has learned, with its tensors before and after."""
+        """Return a cohort of all runs, with its tensors before and after learning."""
         torch.manual_seed(0)
         learner = self.learner()
         before = {
@@ -178,7 +180,7 @@ class Trial:
         return learner, before, self.learned(learner)
 
     def networks(self) -> None:
-        """Check that the declarations of the class name networks and settings that exist."""
+        """Check that the declarations of the class refer to existing networks and settings."""
         agent = self.make(self.configs, DS, DA)
         require(
             isinstance(getattr(agent, "critic", None), Critic),
@@ -186,17 +188,18 @@ class Trial:
         )
         nets = ", ".join(agent.nets)
         for name in agent.with_target:
-            require(name in agent.nets, f"with_target names {name}, and networks() gives {nets}.")
+            require(
+                name in agent.nets, f"with_target refers to {name}, but networks() returns {nets}."
+            )
         for part, setting in agent.delayed.items():
             known = part in agent.nets or part.removesuffix("/target") in agent.with_target
             require(
-                known,
-                f"delayed names {part}, which is neither a network nor the target network of one.",
+                known, f"delayed refers to {part}, which is neither a network nor a target network."
             )
             declared = setting in agent.Config.per_run_names()
             require(
                 declared,
-                f"delayed names the setting {setting}, which must be declared by per_run(…).",
+                f"delayed refers to the setting {setting}, which must be declared with per_run(…).",
             )
         self.learner()
 
@@ -220,17 +223,18 @@ class Trial:
         shape = [len(SEEDS), STATES, DA]
         for what, a in given.items():
             wrong = (
-                f"{what} gives the shape {list(a.shape)} and must give [R, B, da], here {shape}."
+                f"{what} returns the shape {list(a.shape)}, but must return [R, B, da], here "
+                f"{shape}."
             )
             require(list(a.shape) == shape, wrong)
-            inside = bool((a.abs() <= 1 + 1e-6).all())  # and so no NaN
+            inside = bool((a.abs() <= 1 + 1e-6).all())  # False for NaN
             require(
                 inside,
-                f"{what} gives actions outside of [-1, 1]; end it with .clamp(-1, 1) or with tanh.",
+                f"{what} returns actions outside [-1, 1]; end it with .clamp(-1, 1) or tanh.",
             )
         wrong = (
-            f"sample_policy gives log-densities of the shape {list(log_pi.shape)} and must give "
-            f"[R, B], {shape[:2]}."
+            f"sample_policy returns log-densities of the shape {list(log_pi.shape)}, but must "
+            f"return [R, B], here {shape[:2]}."
         )
         require(list(log_pi.shape) == shape[:2], wrong)
         learner.act()
@@ -241,23 +245,23 @@ class Trial:
         name = learner.agent.trained()[int(after["diverged_net"].max())]
         wrong = (
             f"The loss of the {name} or its gradient is not finite; look for √0, log 0 and "
-            "divisions in it."
+            f"divisions by 0."
         )
         require(bool(after["alive"].all()), wrong)
         for name in learner.agent.nets:
             wrong = (
-                f"The {name} does not move: its loss does not depend on its weights, which are an "
-                "argument of it."
+                f"The {name} does not change in an update: its loss must depend on the weights "
+                f"that it gets as an argument."
             )
             require(not torch.equal(before[name], after[name]), wrong)
         for name, tensor in after.items():
             require(
                 bool(tensor.isfinite().all()),
-                f"{name} is not finite after an update; look at what is logged too.",
+                f"{name} is not finite after an update; check the logged metrics too.",
             )
 
     def repeating(self) -> None:
-        """Check that acting and learning give the same numbers twice."""
+        """Check that acting and learning give the same numbers when repeated."""
         torch.manual_seed(1)
         once, again = (self.learner().act().copy() for _ in range(2))
         acts_alike = np.array_equal(once, again)
@@ -267,12 +271,12 @@ class Trial:
         )
         where, streams = ("Learning", "update") if acts_alike else ("Acting", "behaviour")
         wrong = (
-            f"{where} gave other numbers the second time: draw random numbers from a stream that "
-            f"{streams}_streams() "
+            f"{where} gave different numbers the second time: draw random numbers from a stream "
+            f"that {streams}_streams() "
         )
         require(
             acts_alike and learns_alike,
-            wrong + 'declares, as draw["name"], and never by torch.randn and its like.',
+            wrong + 'declares, as draw["name"], and never with torch.randn or similar functions.',
         )
 
     def independence(self) -> None:
@@ -280,9 +284,9 @@ class Trial:
         _, before, together = self.reference
         gap = disagreement(of_run(before, 1), of_run(together, 1), self.learned(self.learner([1])))
         wrong = (
-            f"A run learned otherwise alone than among three ({gap}): no mean and no "
-            "normalisation may go over the first axis, that of runs, and a per-run setting is "
-            "Hyper(state).name, not self.config.name."
+            f"A run learned differently alone than in a cohort of three ({gap}): means and "
+            f"normalisation must not include the first axis (runs), and per-run settings must be "
+            f"read as Hyper(state).name, not self.config.name."
         )
         require(gap is None, wrong)
 
@@ -298,8 +302,8 @@ class Trial:
             for x in (state, fresh)
         )
         wrong = (
-            "An agent read back from its file acts otherwise: what acting needs beside the "
-            "networks must be in "
+            "An agent loaded from its file acts differently: tensors besides the networks that "
+            "acting needs must be in "
         )
         require(
             torch.equal(now, later),
@@ -307,21 +311,22 @@ class Trial:
         )
 
     def compiling(self) -> None:
-        """Check that an update can be traced, and computes the same afterwards."""
+        """Check that an update can be traced, and that the trace computes the same."""
         _, before, expected = self.reference
         learner = self.learner()
         try:
             learner.use(traced)
         except Exception as error:
             error.add_note(
-                "An update is compiled whole: no `if` on numbers and no .item(), but torch.where."
+                "An update is compiled as a whole: use torch.where instead of `if` on values, "
+                "and no .item()."
             )
             raise
         gap = disagreement(before, expected, self.learned(learner))
         require(
             gap is None,
-            f"Traced for the compiler it computes something else ({gap}): a number became a "
-            "constant.",
+            f"Traced for the compiler, the update computes something else ({gap}): a value "
+            f"became a constant.",
         )
 
 
@@ -332,7 +337,7 @@ def require(right: bool, otherwise: str) -> None:
 
 
 def traced(operation: Operation, tensors: Tensors) -> Callable[[], None]:
-    """Trace an operation as for a compiler, but run the trace as it is; this is a backend."""
+    """Trace an operation as for a compiler, but run the trace directly; usable as a backend."""
     program = trace(operation, tensors)
     return torch.no_grad()(lambda: program(*tensors.values()))
 
@@ -347,7 +352,7 @@ def reading(streams: dict[str, Stream]) -> dict[str, Tensor]:
 def of_run(tensors: Tensors, run: int) -> Tensors:
     """Return the tensors of one run, as if it were alone."""
     parts = {name: tensor[run : run + 1] for name, tensor in tensors.items() if tensor.dim()}
-    parts |= {  # of metrics the runs are the last axis
+    parts |= {  # runs are the last axis of metrics
         name: tensor[..., run : run + 1]
         for name, tensor in tensors.items()
         if name.startswith("metrics")

@@ -1,4 +1,4 @@
-"""Measure the runs of a cohort, and write the results to their logs."""
+"""Measurements of the runs of a cohort, and their logs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from pac4sac.training.value_error import measure_value_errors
 
 @dataclass
 class CohortLogs:
-    """Writes the logs and the agents of a cohort's runs at the present step of its learner."""
+    """Write the logs and the agents of a cohort's runs at the current step of its learner."""
 
     runs: Sequence[Run]
     folders: Sequence[RunFolder]
@@ -42,7 +42,7 @@ class CohortLogs:
         return [run.seed for run in self.runs]
 
     def _log(self, run: int, kind: str, row: dict[str, Any]) -> None:
-        """Append a row to a log, and note if a callback then wants to end the run."""
+        """Append a row to a log, and record whether a callback wants to end the run."""
         self.folders[run].log(kind, row)
         if reason := self.watcher.on_log(self.runs[run], kind, row):
             self.requested_ends[run] = reason
@@ -68,9 +68,9 @@ class CohortLogs:
                 self._log(run, "metrics", {"step": self.learner.step, **row})
 
     def evaluate(self, runs: Sequence[int]) -> None:
-        """Evaluate runs, and keep the agents of the best scheduled evaluations.
+        """Evaluate runs, and save the agents of the best scheduled evaluations.
 
-        The shooting policy, if a run has it, decides which of its agents is best.
+        If a run has a shooting policy, its return decides which agent is best.
         """
         if not runs or not self.options.evaluation_episodes:
             return
@@ -82,7 +82,7 @@ class CohortLogs:
                 self._keep_best(run, mean)
 
     def _evaluate_policy(self, runs: Sequence[int], policy: EvaluatedPolicy) -> dict[int, float]:
-        """Evaluate a policy of those runs that have it; return their mean returns."""
+        """Evaluate a policy of the runs that have it, and return their mean returns."""
         played = Episodes(
             self.agent,
             self.learner.state,

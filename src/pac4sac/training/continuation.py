@@ -1,4 +1,4 @@
-"""Continue some runs of a finished experiment to more steps, in an experiment of their own."""
+"""Continuation of some runs of a finished experiment to more steps, in a new experiment."""
 
 import dataclasses
 import itertools
@@ -23,14 +23,14 @@ from pac4sac.training.progress import progress_of_run
 from pac4sac.training.run import Run
 from pac4sac.training.run_folder import attempts, retry_folder
 
-LAST_AXIS = ("metrics", "metrics_count")  # of a learner's tensors, in which the last axis is runs
+LAST_AXIS = ("metrics", "metrics_count")  # tensors of a learner whose last axis is runs
 COUNTERS = ("step", "update")
 
 
 def continue_apart(source: Path, labels: Container[str], target: Path, steps: int) -> bool:
-    """Make an experiment that continues those runs of a finished one that have these labels.
+    """Make an experiment that continues the runs of a finished one with these labels.
 
-    `resume` then trains it, as it would train the whole experiment with more steps. Matrix products
+    `resume` then trains it in the same way as the whole experiment with more steps. Matrix products
     of a smaller cohort may differ in their last bits.
 
     Args:
@@ -40,7 +40,7 @@ def continue_apart(source: Path, labels: Container[str], target: Path, steps: in
         steps: Number of steps of the runs.
 
     Returns:
-        Whether it was made; not if no run has such a label, or a checkpoint is gone.
+        Whether it was made; False if no run has such a label, or a checkpoint is missing.
     """
     about = read_experiment(source)
     parts: list[tuple[list[Run], Checkpoint]] = []
@@ -75,7 +75,8 @@ def _of_runs(saved: Checkpoint, indices: Sequence[int], runs: Sequence[Run]) -> 
     progresses = [progress_of_run(saved.progress, index) for index in indices]
 
     def joined(name: str) -> Any:
-        """Return an entry of the progress of all runs; what is no list belongs to the cohort."""
+        """Return an entry of the progress for these runs; entries that are not lists belong to the
+        cohort."""
         values = [each[name] for each in progresses]
         return list(itertools.chain(*values)) if isinstance(values[0], list) else values[0]
 
@@ -97,7 +98,7 @@ def _of_runs(saved: Checkpoint, indices: Sequence[int], runs: Sequence[Run]) -> 
 def _write(
     source: Path, target: Path, parts: Sequence[tuple[list[Run], Checkpoint]], options: Options
 ) -> None:
-    """Write the new experiment, whole or not at all."""
+    """Write the new experiment atomically."""
     part = target.with_name(f"{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     cohorts = [[run.extended(options.steps) for run in runs] for runs, _ in parts]
@@ -111,11 +112,11 @@ def _write(
 
 
 def _copy_run(source: Path, target: Path, run: Run) -> None:
-    """Copy the logs of a run, and describe it as one that was interrupted."""
+    """Copy the logs of a run, and mark it as interrupted."""
     target.mkdir(parents=True)
     for log in source.glob("*.jsonl"):
         shutil.copyfile(log, target / log.name)
     about = read_json(source / "run.json") | run.describe()
     about |= {"status": Status.INTERRUPTED, "status_detail": None}
-    about.pop("logs", None)  # their checksums at the end
+    about.pop("logs", None)  # checksums of the ended logs
     write_json(target / "run.json", about)

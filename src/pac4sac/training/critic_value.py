@@ -1,5 +1,4 @@
-"""The mean and standard deviation that a critic gives to Q, and where the standard deviation comes
-from."""
+"""The mean and standard deviation of Q according to a critic, and the source of the latter."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -11,16 +10,16 @@ Source = Literal["posterior", "critics"]
 
 
 class Value(NamedTuple):
-    """The critic's estimate of Q(s, a): floats for one pair, arrays [B] for several.
+    """Hold the critic's estimate of Q(s, a): floats for one pair, arrays [B] for several.
 
-    Q is the discounted sum of the environment's rewards, with entropy if the agent learns with it.
+    Q is the discounted sum of the environment's rewards, with entropy if the agent uses it.
 
     Attributes:
         mean: Mean of Q.
         std: Standard deviation of Q; None for a critic without one.
-        source: "posterior" for the posterior of a randomised critic, "critics" for the distance
-            between several plain critics, None for a single plain critic. `certify` measures this
-            standard deviation.
+        source: Source of the standard deviation: "posterior" of a randomised critic, "critics" for
+            the spread of several plain critics, None for a single plain critic. `certify` compares
+            this standard deviation with errors.
 
     Example:
         >>> agent = pac4sac.load("half-cheetah")
@@ -34,7 +33,7 @@ class Value(NamedTuple):
 
 
 def std_source(agent: Agent) -> Source | None:
-    """Return where the standard deviation of an agent's critic comes from."""
+    """Return the source of the standard deviation of an agent's critic."""
     if agent.critic.gaussian:
         return "posterior"
     return "critics" if agent.critic.members > 1 else None
@@ -45,7 +44,8 @@ def mean_and_std(
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """Return mean, variance (None without one) and standard deviation (NaN without one) of Q.
 
-    Each is [R, B]. Several plain critics have no variance, and their spread as standard deviation.
+    Each is [R, B]. Several plain critics have no variance; their standard deviation is their
+    spread.
     """
     m, v = agent.value_estimate(state, s, a)
     return m, v, agent.members_std(state, s, a) if v is None else v.sqrt()

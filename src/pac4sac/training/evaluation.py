@@ -1,4 +1,4 @@
-"""Play evaluation episodes, with environments and random numbers that training does not use."""
+"""Evaluation episodes, with environments and random numbers that training does not use."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,10 +25,10 @@ Moment = tuple[Tensor, Tensor, Transitions, NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class Episodes:
-    """Episodes to play: of which runs, how many of each, and on which occasion.
+    """Define episodes to play: runs, number per run, and occasion.
 
-    The occasion, such as the step, selects the random numbers. A repetition on the same occasion
-    gives the same episodes.
+    The occasion, such as the step, selects the random numbers, so the same occasion gives the same
+    episodes.
     """
 
     agent: Agent
@@ -40,26 +40,26 @@ class Episodes:
     workers: int = 0
     only: Sequence[int] | None = None  # the runs that play; None: all
     stop: StopRequest | None = None
-    step_seconds: int = STEP_SECONDS  # that a step of an environment may take
-    # is called after each step with the number of steps and the largest number that there can be
+    step_seconds: int = STEP_SECONDS  # time limit of an environment's step
+    # called after each step with the number of steps and its maximum
     progress: Callable[[int, int], None] | None = None
-    # filled by `play`: why episodes of a run failed
+    # set by `play`: run -> cause of failed episodes
     failures: dict[int, str] = field(default_factory=dict)
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """Return which of the R·E episodes are played."""
+        """Return a mask of the R·E episodes that are played."""
         runs = np.arange(len(self.seeds))
         return np.isin(runs, runs if self.only is None else self.only).repeat(self.count)
 
     def tape(self, streams: Mapping[str, Stream]) -> Tape:
-        """Return random numbers that neither training nor another occasion draws."""
+        """Return random numbers that neither training nor another occasion uses."""
         named = {f"evaluation {self.occasion}: {name}": stream for name, stream in streams.items()}
         return Tape(self.seeds, named, self.state["step"].device)
 
 
 def policies_of(agent: Agent) -> list[EvaluatedPolicy]:
-    """Return the policies to evaluate: the deterministic one and, if a run shoots, shooting."""
+    """Return the policies to evaluate: deterministic and, if a run shoots, shooting."""
     if max(agent.shots(evaluating=True)) > 1:
         return ["deterministic", "shooting"]
     return ["deterministic"]
@@ -100,8 +100,8 @@ def play(
 ) -> Iterator[Moment]:
     """Play all episodes of all runs in lockstep, until the last has ended.
 
-    An episode without a time limit is cut after the task's step budget: no training episode was
-    longer.
+    Episodes without a time limit are cut after the task's step budget, because no training episode
+    can be longer.
 
     Yields:
         For each step s [R, E, ds], a [R, E, da], the transitions of R·E simulators (the next step
@@ -136,7 +136,7 @@ def play(
             f"Episodes of {episodes.task.name} have no time limit and were cut after {position:,} "
             "steps, the task's budget; register the environment with max_episode_steps, or give "
             "the task a horizon.",
-            # A study shows warnings of this package only, and torch calls this generator.
+            # Studies show warnings of this package only, and torch calls this generator.
             stacklevel=1,
         )
 
@@ -159,13 +159,13 @@ def _pool(episodes: Episodes, longest: int) -> EnvPool:
 
 
 def _park(pool: EnvPool, which: NDArray[np.bool_]) -> None:
-    """Stop the simulators of these episodes."""
+    """Park the simulators of these episodes."""
     for episode in np.flatnonzero(which):
         pool.park(int(episode))
 
 
 def _warn_of_failures(episodes: Episodes, failures: Mapping[int, str]) -> None:
-    """Note why episodes of a run failed, and warn once of all failures."""
+    """Record the causes of failed episodes, and warn once of all failures."""
     if not failures:
         return
     for episode, cause in sorted(failures.items()):

@@ -1,5 +1,4 @@
-"""Start or resume an experiment: the cohorts of one `train` call, or one cohort of a study, in a
-folder."""
+"""Experiments: the cohorts of one `train` call, or one cohort of a study, in a folder."""
 
 import contextlib
 import dataclasses
@@ -49,11 +48,11 @@ from pac4sac.training.warm_start import agent_checksum, start_from
 
 @dataclass(frozen=True)
 class Result:
-    """The result of an experiment: where it is, and whether it is complete.
+    """Hold the result of an experiment: its folder, and whether it is complete.
 
     Attributes:
         folder: Experiment folder.
-        complete: Whether all runs ended. If not, `resume` continues them.
+        complete: Whether all runs have ended; if not, `resume` continues them.
         reason: Why training was stopped early; None if it was not.
 
     Example:
@@ -64,7 +63,7 @@ class Result:
 
     folder: Path
     complete: bool  # False if it was interrupted; `resume` continues it
-    reason: StopReason | None = None  # of the interruption
+    reason: StopReason | None = None  # reason of the interruption
 
     def __repr__(self) -> str:
         state = "complete" if self.complete else f"unfinished, because {self.reason}"
@@ -77,11 +76,11 @@ class Result:
         return read_runs(self.folder)
 
     def scores(self) -> dict[str, Score]:
-        """Return the score of each run by its name, as on the metrics page of the docs.
+        """Return the score of each run by name; docs/metrics.md defines it.
 
         Returns:
-            Scores of those runs that have one: their task has a solve threshold, and their episodes
-            have equal length.
+            Scores of the runs whose task has a solve threshold and whose episodes have equal
+            length.
         """
         return {run.run: score for run in self.runs if (score := score_run(run)) is not None}
 
@@ -105,18 +104,19 @@ def train(
     """Train an algorithm on a task with all seeds in lockstep.
 
     Args:
-        task: Name of a task, id of an environment, a class or a function that makes an environment,
+        task: Name of a task, id of an environment, a class or function that makes an environment,
             or a `Task`.
         algo: Name of an algorithm, "module:Class", or a subclass of `Agent`.
         seeds: Seeds, as a number, a list, or text such as "0:5".
-        preset: Name of a set of settings.
-        settings: Settings of the algorithm. A list of values is swept, in one cohort if possible.
-        steps: Environment steps of each run; None for the task's.
+        preset: Name of a preset of settings.
+        settings: Settings of the algorithm. For a list of values, a run is trained with each, in
+            one cohort if possible.
+        steps: Environment steps of each run; None for the task's default.
         env_kwargs: Arguments of the environment.
         wrappers: Wrappers around the environment, innermost first: classes, functions, partials of
-            them, names, or tables as in `Task`.
+            them, names, or dictionaries as in `Task`.
         out: New or empty folder; None for a new one in experiments/.
-        max_minutes: Stop after this time; `resume` continues.
+        max_minutes: Time limit in minutes; `resume` continues.
         callbacks: Objects that are informed during training.
         **options: Fields of `Options`, such as device, backend, workers or evaluate_every.
 
@@ -124,7 +124,7 @@ def train(
         The experiment, complete or stopped.
 
     Raises:
-        UserError: If an argument is wrong, or the training does not fit the memory.
+        UserError: If an argument is invalid, or the training does not fit into memory.
 
     Example:
         >>> pac4sac.train("Pendulum-v1", "sac", seeds="0:5", steps=30_000)  # doctest: +SKIP
@@ -155,16 +155,16 @@ def train(
 
 
 def warn_of_objects(names: Sequence[str]) -> None:
-    """Warn if a name stands for an object that no later program can find.
+    """Warn if a name belongs to an object that other programs cannot find.
 
     Args:
         names: Names of an algorithm, an environment and wrappers.
     """
     if lost := [short_name(name) for name in names if is_in_process(name)]:
         warnings.warn(
-            f"Other programs cannot import {' and '.join(dict.fromkeys(lost))}, so none can resume "
-            "this training, and it uses one process. Define it at the top of a module to avoid "
-            "both.",
+            f"Other programs cannot import {' and '.join(dict.fromkeys(lost))}, so they cannot "
+            f"resume this training, and it uses one process. Define it at the top level of a "
+            f"module to avoid both.",
             stacklevel=4,  # the call of train or compare, behind its decorator
         )
 
@@ -175,7 +175,7 @@ def _warn_of_long_warmup(runs: Sequence[Run], steps: int) -> None:
     if idle:
         whose = "the warm-up" if len(idle) == len(runs) else f"the warm-up of {idle[0].id}"
         warnings.warn(
-            f"In {steps} steps nothing is learned: {whose} takes {idle[0].config.warmup}.",
+            f"Nothing is learned in {steps} steps, because {whose} takes {idle[0].config.warmup}.",
             stacklevel=3,
         )
 
@@ -184,7 +184,7 @@ def startable_cohorts(runs: Sequence[Run], options: Options) -> list[Sequence[Ru
     """Return runs of one task by cohort, after a check that they can be trained here.
 
     Raises:
-        UserError: If the device, the backend, the memory or the agent to start from does not fit.
+        UserError: If the device, backend, memory or the agent to start from is unsuitable.
     """
     device = check_computing(options)
     check_workers(runs[0].task, options.workers)
@@ -204,34 +204,31 @@ def _check_memory(cohort: Sequence[Run], device: torch.device) -> None:
     needed, free = cohort_bytes(cohort), free_bytes(device)
     if needed > free:
         raise UserError(
-            f"Training needs {needed / 1e9:.1f} GB of memory in one cohort of {len(cohort)}, and "
+            f"Training a cohort of {len(cohort)} needs {needed / 1e9:.1f} GB of memory, but only "
             f"{free / 1e9:.1f} GB are free; set a smaller capacity or width, or train fewer runs "
-            "at once."
+            f"at once."
         )
 
 
 def check_computing(options: Options) -> torch.device:
-    """Return the device, after a check that this machine can compute on it with these options."""
+    """Return the device after a check that this machine supports it with these options."""
     device = pick_device(options.device)
     choose_backend(options.backend, device, options.steps)
     if options.precision == "tf32" and device.type == "cpu":
-        raise UserError(
-            "The precision tf32 needs a GPU and would change nothing on the CPU; leave it at "
-            "float32."
-        )
+        raise UserError("The precision tf32 needs a GPU; use float32 on the CPU.")
     return device
 
 
 @contextlib.contextmanager
 def created(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> Iterator[None]:
-    """Write a new experiment to its folder, and lock the folder inside the `with` block."""
+    """Write a new experiment to its folder, and lock the folder inside a `with` block."""
     if folder.exists() and not folder.is_dir():
         raise UserError(
-            f"{folder} is a file, and an experiment is a folder; choose another name with --out."
+            f"{folder} is a file, but an experiment needs a folder; choose another name with --out."
         )
     folder.mkdir(parents=True, exist_ok=True)
     with alone_in(folder):
-        # A process that was killed while it began leaves only this file.
+        # A process that was killed at its start leaves only this file.
         if any(path.name != "experiment.json.part" for path in folder.iterdir()):
             raise UserError(
                 f"{folder} exists and is not empty; resume it, or choose another folder with --out."
@@ -247,16 +244,16 @@ def create(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> 
 
 
 def choose_again(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Change the options of an experiment that has not begun.
+    """Change the options of an experiment that has not started.
 
-    An experiment that has begun keeps its options.
+    An experiment that has started keeps its options.
 
     Args:
         folder: Experiment folder.
         given: New values of options.
 
     Returns:
-        The options that it keeps and that differ from the given ones, with their values.
+        The kept options that differ from the given ones, with their values.
     """
     about = read_experiment(folder)
     kept = {
@@ -282,24 +279,26 @@ def resume(
 ) -> Result:
     """Resume an experiment from its last checkpoints.
 
-    On a CPU the result equals that of an uninterrupted training byte by byte.
+    On a CPU the result is byte-identical to that of uninterrupted training.
 
     Args:
         folder: Experiment folder.
-        steps: Extend the experiment to this number of steps; its runs are then runs of that length.
-        max_minutes: Stop after this time; a later call continues.
+        steps: Extend the experiment to this number of steps; its runs then count as runs of this
+            length.
+        max_minutes: Time limit in minutes; a later call continues.
         callbacks: Objects that are informed during training.
-        trust: Custom modules that its algorithms or its environment come from.
-        keep_stale: Continue runs that another version of the code has trained, and record both
-            versions. By default they are refused.
-        retries: Number of times that a failed run is trained again, alone and from its last
+        trust: Custom modules that define its algorithms or its environment.
+        keep_stale: Continue runs trained by another version of the code, and record both versions.
+            By default such runs are refused.
+        retries: Largest number of times that a failed run is trained again, alone and from its last
             checkpoint before the failure.
 
     Returns:
         The experiment, complete or stopped.
 
     Raises:
-        UserError: If there is no experiment to resume, or it was trained by other code.
+        UserError: If there is no experiment to resume, or it was trained by another version of the
+            code.
 
     Example:
         >>> pac4sac.resume("experiments/pendulum-v1-sac").complete
@@ -308,7 +307,7 @@ def resume(
     check_types(resume, locals())
     allow(trust)
     if retries < 0:
-        raise UserError(f"retries must be a whole number at least 0, not {retries}.")
+        raise UserError(f"retries must be a whole number, 0 or greater, not {retries}.")
     stop, watcher, folder = StopRequest(max_minutes), Callbacks(callbacks), Path(folder)
     options, cohorts = _read(folder)
     if steps is not None:
@@ -328,7 +327,7 @@ def resume(
 
 
 def continue_until(folder: Path, watcher: Callback, stop: StopRequest) -> Result:
-    """Resume an experiment, with a stop that the caller has entered."""
+    """Resume an experiment, with a stop request that the caller has entered."""
     options, cohorts = _read(folder)
     with alone_in(folder):
         return _train_cohorts(folder, options, cohorts, watcher, stop, retries=RETRIES)
@@ -340,7 +339,7 @@ def _extended(
     """Return the options and cohorts of an experiment with a larger number of steps."""
     if steps < options.steps:
         raise UserError(
-            f"This experiment has {options.steps} steps already; --steps can only extend it."
+            f"--steps must exceed the {options.steps} steps of this experiment, not {steps}."
         )
     extended = [[run.extended(steps) for run in cohort] for cohort in cohorts]
     return dataclasses.replace(options, steps=steps), extended
@@ -360,14 +359,14 @@ def _train_cohorts(
     """Train the cohorts of an experiment from their newest checkpoints.
 
     Args:
-        folder: Experiment folder, which this process has locked.
+        folder: Experiment folder, locked by this process.
         options: Training options.
         runs_by_cohort: The runs of each cohort.
-        watcher: Is informed during training.
-        stop: Asks for a checkpoint and the end; the caller has entered it.
-        changes: Whether experiment.json is to be written again, because options or runs changed.
-        keep_stale: Whether today's code may continue runs that other code has trained so far.
-        retries: Number of times that a failed run is trained again.
+        watcher: Callback that is informed during training.
+        stop: Stop request, entered by the caller.
+        changes: Whether experiment.json must be rewritten, because options or runs changed.
+        keep_stale: Whether to continue runs trained by another version of the code.
+        retries: Largest number of times that a failed run is trained again.
     """
     device = pick_device(options.device)
     for runs in runs_by_cohort:
@@ -377,7 +376,7 @@ def _train_cohorts(
         Cohort(folder, f"{number:03d}", runs, options, watcher)
         for number, runs in enumerate(runs_by_cohort)
     ]
-    again: list[Cohort] = []  # that train failed runs again
+    again: list[Cohort] = []  # cohorts that train failed runs again
 
     def write_changes() -> None:
         if changes:
@@ -399,7 +398,7 @@ def _train_cohorts(
 
 
 def _warn_of_critic_ranges(folder: Path, runs: Sequence[Run]) -> None:
-    """Warn of runs whose categorical critic could not represent its targets."""
+    """Warn of runs whose categorical critic had targets outside its range."""
     for run in runs:
         if text := critic_range.warning_of(read_json(folder / "runs" / run.id / "run.json")):
             warnings.warn(text, stacklevel=2)
@@ -413,7 +412,7 @@ def _read(folder: Path) -> tuple[Options, list[list[Run]]]:
     """
     check_links(folder)
     if not (folder / "experiment.json").exists():
-        raise UserError(f"{folder} holds no experiment to resume; it has no experiment.json.")
+        raise UserError(f"{folder} is not an experiment to resume: it has no experiment.json.")
     about = read_experiment(folder)
     try:
         options, cohorts = Options(**about["options"]), experiment_runs(about)
@@ -430,7 +429,7 @@ def _read(folder: Path) -> tuple[Options, list[list[Run]]]:
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Lock a folder, so two processes do not write the same logs.
+    """Lock a folder inside a `with` block, so that two processes do not write the same logs.
 
     The kernel frees the lock when the process ends, even if it is killed.
     """
@@ -463,14 +462,13 @@ def experiment_runs(about: Mapping[str, Any]) -> list[list[Run]]:
     ids = [run.id for run in itertools.chain(*cohorts)]
     if len(set(ids)) < len(ids):
         raise UserError(
-            "The experiment has two runs of one name, which would write into one folder; "
-            "train them again."
+            "The experiment has two runs with the same name and folder; train them again."
         )
     return cohorts
 
 
 def make_free_folder(parent: Path, name: str) -> Path:
-    """Make and return a new folder: parent/name, or with a number after it if that exists."""
+    """Make a new folder parent/name, with a number appended if it exists, and return it."""
     clean = name.replace("/", "-").replace(":", "-").lower()
     numbered = (f"{clean}-{number}" for number in itertools.count(2))
     candidates = itertools.chain([clean], numbered)

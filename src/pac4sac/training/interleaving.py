@@ -1,5 +1,5 @@
-"""Train cohorts of one task in turns: while the simulators of one step, the learner of another one
-acts and updates."""
+"""Interleaved training of cohorts on one task: while the simulators of one cohort step, the learner
+of another one acts and updates."""
 
 import contextlib
 import itertools
@@ -14,21 +14,21 @@ from pac4sac.training.callbacks import Callback
 from pac4sac.training.loop import Cohort
 from pac4sac.training.run import Run
 
-MOST = 4  # cohorts that take turns on a GPU
-FEWEST_RUNS = 10  # in a part: updates of fewer runs cost nearly as much
+MOST = 4  # interleaved cohorts on a GPU
+FEWEST_RUNS = 10  # runs per part; updates of fewer runs cost nearly as much
 
 
 def parts(runs: Sequence[Run]) -> list[Sequence[Run]]:
-    """Split a large cohort that has a GPU for itself into parts that take turns."""
+    """Split a large cohort on its own GPU into interleaved parts."""
     count = max(1, min(MOST, len(runs) // FEWEST_RUNS))
     each = -(-len(runs) // count)
     return [runs[first : first + each] for first in range(0, len(runs), each)]
 
 
 def interleaved_groups(cohorts: Sequence[Cohort], device: torch.device) -> list[Sequence[Cohort]]:
-    """Return the cohorts in groups that train at the same time.
+    """Group the cohorts that train at the same time.
 
-    On a CPU each cohort trains alone, since learning takes all cores there.
+    On a CPU each cohort trains alone, because learning uses all cores.
     """
     together = MOST if device.type == "cuda" else 1
     return [cohorts[first : first + together] for first in range(0, len(cohorts), together)]
@@ -41,13 +41,13 @@ def train_interleaved(
     started: Callable[[], None],
     keep_stale: bool,
 ) -> bool:
-    """Train cohorts until all are done. They share workers and the device.
+    """Train cohorts, which share workers and the device, until all are done.
 
     Args:
         cohorts: Cohorts of one task.
-        stop: Asks for a checkpoint and the end.
+        stop: Stop request.
         watcher: Is informed during training.
-        started: Is called once all cohorts are ready for their next step.
+        started: Function that is called once all cohorts are ready for their next step.
         keep_stale: Whether today's code may continue runs that other code has trained so far.
 
     Returns:
@@ -82,10 +82,10 @@ def _prepare(cohorts: Sequence[Cohort], pools: Sequence[EnvPool], stop: StopRequ
 
 
 def _take_turns(cohorts: Sequence[Cohort], watcher: Callback) -> bool:
-    """Take a step of each cohort in turn until all have ended, and report the slowest one's step.
+    """Step the cohorts in turn until all have ended, and report the step of the slowest one.
 
     Returns:
-        False if one of them was stopped before its end.
+        False if a cohort was stopped before its end.
     """
     going, complete, reported = list(cohorts), True, _slowest_step(cohorts)
 

@@ -1,9 +1,10 @@
-"""Hold the learner of a cohort: agent, replay buffer, tapes, and buffers for the data that it
-exchanges with the simulators.
+"""The learner of a cohort: agent, replay buffer, tapes, and buffers for exchange with the
+simulators.
 
 All tensors are in one dictionary on one device. The three operations of a step (act, update, store)
-change those tensors in place and take no other argument. So a backend may compile them, or capture
-them once as a CUDA graph, and a checkpoint is that dictionary."""
+change these tensors in place and have no other arguments. So a backend can compile them, or capture
+them as a CUDA graph, and the dictionary is the checkpoint.
+"""
 
 import os
 from collections.abc import Callable, Sequence
@@ -23,17 +24,17 @@ from pac4sac.training.run import Run, make_agent
 
 Tensors = dict[str, Tensor]
 Operation = Callable[[Tensors], None]
-Prepare = Callable[[Operation, Tensors], Callable[[], None]]  # makes an operation executable
-LEARN_BLOCK = 4 * BLOCK  # an update reads fewer numbers than a step with shooting
+Prepare = Callable[[Operation, Tensors], Callable[[], None]]  # prepares an operation for execution
+LEARN_BLOCK = 4 * BLOCK  # an update reads fewer random numbers than a step with shooting
 
 
 def eager(operation: Operation, tensors: Tensors) -> Callable[[], None]:
-    """Prepare an operation to be executed as it is written."""
+    """Prepare an operation for direct execution."""
     return lambda: operation(tensors)
 
 
 class Learner:
-    """Acts, learns and stores transitions for all runs of a cohort at once."""
+    """Act, learn and store transitions for all runs of a cohort at once."""
 
     def __init__(
         self, agent: Agent, seeds: Sequence[int], steps: int, device: torch.device
@@ -45,15 +46,15 @@ class Learner:
         self.learn_tape = Tape(
             seeds, agent.learn_streams(), device, LEARN_BLOCK, agent.updates_per_step
         )
-        capacity = min(agent.config.capacity, steps)  # a ring longer than the run would never fill
+        capacity = min(agent.config.capacity, steps)  # a longer ring would never fill
         self.buffers: Tensors = {
             "replay": torch.zeros(runs, capacity, replay.row_width(ds, da), device=device),
             "observation": torch.zeros(runs, ds, device=device),
             "action": torch.zeros(runs, da, device=device),
-            # s′, next observation to act on, r, terminated
+            # s′, next observation for acting, r, terminated
             "incoming": torch.zeros(runs, 2 * ds + 2, device=device),
         }
-        self.step = 0  # a copy of the counter on the device, to read it without waiting
+        self.step = 0  # copy of the device's counter, read without synchronisation
         self.first_update = min(agent.learning_starts())
         pinned = device.type == "cuda"
         self._incoming = torch.zeros(runs, 2 * ds + 2, pin_memory=pinned)
@@ -67,18 +68,18 @@ class Learner:
         tapes |= {f"learn:{name}": block for name, block in self.learn_tape.blocks.items()}
         return self.state | self.buffers | tapes
 
-    # --- the operations, as functions of the tensors alone
+    # --- operations, as functions of the tensors only
 
     def act_operation(self, t: Tensors) -> None:
         """Compute the next actions."""
         t["action"].copy_(self.agent.act(t, t["observation"], read(_under("act:", t), t["step"])))
 
     def update_operation(self, t: Tensors) -> None:
-        """Make one update of all parts."""
+        """Perform one update of all parts."""
         self._update(self.agent, t)
 
     def short_update_operation(self, t: Tensors) -> None:
-        """Make one update without the delayed parts."""
+        """Perform one update without the delayed parts."""
         self._update(self.agent.without_delayed(), t)
 
     def _update(self, agent: Agent, t: Tensors) -> None:
@@ -98,7 +99,7 @@ class Learner:
         t["step"] += 1
 
     def use(self, prepare: Prepare) -> None:
-        """Let a backend prepare the operations, and use them from now on."""
+        """Prepare the operations with a backend, and use them afterwards."""
         tensors = self.tensors
         operations = {"act": self.act_operation, "update": self.update_operation}
         if self.agent.delayed:
@@ -106,7 +107,7 @@ class Learner:
         operations["store"] = self.store_operation
         self.run = {name: prepare(operation, tensors) for name, operation in operations.items()}
 
-    # --- what the loop calls
+    # --- interface of the loop
 
     def begin(self, observations: NDArray[np.float32]) -> None:
         """Set the observations [R, ds] for the next actions."""
@@ -119,12 +120,12 @@ class Learner:
         self._actions.copy_(self.buffers["action"], non_blocking=True)
         if self.device.type == "cuda":
             stream = torch.cuda.current_stream()
-            while not stream.query():  # CUDA's own waiting would block the core for simulators
+            while not stream.query():  # CUDA's own wait would keep the core from simulators
                 os.sched_yield()
         return self._actions.numpy()
 
     def learn(self) -> None:
-        """Make the updates of a step."""
+        """Perform the updates of a step."""
         if self.step < self.first_update:  # no run learns yet
             self.state["update"] += self.agent.updates_per_step
             return
@@ -132,10 +133,10 @@ class Learner:
             self.update(place)
 
     def update(self, place: int = 0) -> None:
-        """Make one update.
+        """Perform one update.
 
         Args:
-            place: Its number among the updates of the step.
+            place: Index of the update within the step.
         """
         self.learn_tape.seek(self.step)
         self.run["update" if self.agent.moves_delayed(self.step, place) else "short_update"]()
@@ -158,9 +159,9 @@ class Learner:
         self.step += 1
 
     def freeze(self, run: int) -> None:
-        """Stop learning for one run, without an effect on the others."""
+        """Stop learning for one run, without affecting the others."""
         self.state["alive"][run] = False
-        self.buffers["observation"][run] = 0  # as the pool returns it for a parked run
+        self.buffers["observation"][run] = 0  # as the pool returns for a parked run
 
     def read_metrics(self) -> NDArray[np.float64]:
         """Return means since the last call [metrics, R]; NaN for runs without an update."""
@@ -175,7 +176,7 @@ class Learner:
     def export(self) -> Tensors:
         """Return the tensors for a checkpoint, without the empty part of the replay buffer.
 
-        They are views, valid until the next step. Tapes are not stored: seeds and counters
+        They are views, valid until the next step. Tapes are not stored, because seeds and counters
         determine them.
         """
         filled = min(self.step, self.buffers["replay"].shape[1])
@@ -183,7 +184,7 @@ class Learner:
         return self.state | own
 
     def restore(self, tensors: Tensors) -> None:
-        """Copy the tensors of a checkpoint; it may lack per-run settings that are newer."""
+        """Copy the tensors of a checkpoint, which may lack newer per-run settings."""
         for name, tensor in (self.state | self.buffers).items():
             source = tensors.get(name, tensor) if name.startswith("hyper/") else tensors[name]
             (tensor[:, : source.shape[1]] if name == "replay" else tensor).copy_(source)
@@ -191,12 +192,12 @@ class Learner:
 
 
 def tensors_of_run(tensors: Tensors, run: int, updates_per_step: int) -> Tensors:
-    """Return the tensors of a checkpoint for a cohort that consists of one of its runs.
+    """Return the tensors of a checkpoint for a cohort of only one of its runs.
 
     Args:
-        tensors: What `export` returned.
+        tensors: Tensors from `export`.
         run: Index of the run.
-        updates_per_step: That of the run; the counter of updates follows that of the cohort.
+        updates_per_step: Value of the run, from which its update counter follows.
     """
     last_axis, counters = ("metrics", "metrics_count"), ("step", "update")
     own = {
@@ -220,9 +221,9 @@ def _under(prefix: str, tensors: Tensors) -> Tensors:
 
 
 def cohort_bytes(runs: Sequence[Run]) -> int:
-    """Return the memory that the learner of a cohort needs.
+    """Return the bytes that the learner of a cohort needs.
 
-    It holds the replay buffer, weights with their targets, moments and gradients, tapes, and the
+    They include the replay buffer, weights with targets, moments and gradients, tapes, and the
     activations of shooting.
     """
     sizes = task_sizes(runs[0].task)

@@ -31,11 +31,11 @@ from pac4sac.training.run_folder import (
 )
 from pac4sac.training.warm_start import start_from
 
-PLACEMENT = ("device", "backend", "precision", "threads")  # options that say how to compute
+PLACEMENT = ("device", "backend", "precision", "threads")  # options of the computation
 
 
 class Cohort:
-    """Trains runs in lockstep, from their first step or their last checkpoint to their end."""
+    """Train runs in lockstep, from their first step or last checkpoint to their end."""
 
     def __init__(
         self,
@@ -50,18 +50,18 @@ class Cohort:
 
         Args:
             root: Experiment folder.
-            name: Name of its folder in cohorts/.
-            runs: Its runs.
+            name: Name of the cohort's folder in cohorts/.
+            runs: Runs of the cohort.
             options: Training options.
             watcher: Is informed during training.
-            attempt: Number of times that its run, which failed, was trained again.
+            attempt: Number of the attempt, for a failed run that is trained again; otherwise 0.
         """
         self.root, self.folder = root, root / "cohorts" / name
         self.runs, self.options, self.watcher = tuple(runs), options, watcher
         self.task, self.seeds = runs[0].task, [run.seed for run in runs]
         self.fingerprint = checkpoint.fingerprint([run.describe() for run in runs])
         self.attempt = attempt
-        # runs that failed here and that a later attempt trains
+        # runs that failed here and that a later attempt retrains
         self.left = {index for index, run in enumerate(runs) if attempts(root, run.id) > attempt}
         self.folders = [
             LeftFolder(root, run) if index in self.left else RunFolder(root, run)
@@ -72,7 +72,7 @@ class Cohort:
     # --- start and end
 
     def is_done(self) -> bool:
-        """Load the newest checkpoint; return whether it leaves nothing to do."""
+        """Load the newest checkpoint, and return whether all training is done."""
         self.saved = checkpoint.load_newest(self.folder, self.fingerprint, self._check)
         if self.saved is None and not self._begins_attempt():
             check_that_nothing_was_saved(self.folders, self.options.checkpoint_every)
@@ -82,14 +82,15 @@ class Cohort:
         return bool(stored["complete"]) and not extended_runs(stored, self._steps_left(self.saved))
 
     def _begins_attempt(self) -> bool:
-        """Return whether a run that failed before its first checkpoint is to begin again."""
+        """Return whether a run that failed before its first checkpoint starts again."""
         return self.attempt > 0 and self.folders[0].status() == Status.FAILED
 
     def accept_code(self, keep_stale: bool) -> None:
-        """Refuse runs that other code has trained so far, or let today's code continue them.
+        """Refuse runs trained by another version of the code, or continue them with the current
+        code.
 
         Args:
-            keep_stale: Whether to continue them, and to record both versions.
+            keep_stale: Whether to continue them and record both versions.
         """
         if not keep_stale:
             check_code(self.runs)
@@ -103,18 +104,18 @@ class Cohort:
         """Prepare the first step, or the step after the checkpoint that `is_done` loaded.
 
         Returns:
-            False if a stop was requested before everything was ready.
+            False if a stop was requested before the preparation ended.
         """
         self.pool, self.stop, saved = pool, stop, self.saved
         self.agent = make_agent(self.runs, pool.observation_size, pool.action_size)
-        if stop.reason is not None:  # before the compiler takes its time
+        if stop.reason is not None:  # before the slow compilation
             return False
         self._make_learner(saved.progress["placement"] if saved else None)
         try:
             logs = self._resume(saved) if saved else self._begin()
         except Stopped:  # a simulator did not answer
             return False
-        self.saved = None  # its replay takes much memory
+        self.saved = None  # frees the memory of its replay buffer
         self.logs = CohortLogs(
             self.runs,
             self.folders,
@@ -127,7 +128,7 @@ class Cohort:
             stop,
         )
         for run, folder in enumerate(self.folders):
-            # first: the checksums in run.json would be of lines that are then cut off
+            # first, because checksums in run.json must not include lines that are cut
             folder.describe(self.progress.status[run], self.progress.details[run])
             folder.cut_back(logs[run])
         return True
@@ -147,15 +148,15 @@ class Cohort:
             ) from error
 
     def _steps_left(self, saved: checkpoint.Checkpoint) -> bool:
-        """Return whether the step budget goes beyond a checkpoint."""
+        """Return whether the step budget exceeds the steps of a checkpoint."""
         return int(saved.learner["step"]) < self.options.steps
 
     def _make_learner(self, saved: dict[str, Any] | None) -> None:
         """Make the learner on its device and backend.
 
         Args:
-            saved: The placement in the checkpoint, since a resume must compute in the same way;
-                None to choose by the options.
+            saved: Placement of the checkpoint, which a resume must keep; None to choose it from the
+                options.
         """
         how = saved or {name: getattr(self.options, name) for name in PLACEMENT}
         device = backends.pick_device(how["device"])
@@ -166,15 +167,15 @@ class Cohort:
         )
         if saved and self.placement["backend"] != saved["backend"]:
             raise UserError(
-                f"The {saved['backend']} backend, with which this experiment began, does not "
-                "work here."
+                f"This experiment was started with the {saved['backend']} backend, which does "
+                f"not work here; resume it on a machine that supports it."
             )
         computed = {name: self.placement[name] for name in ("device", "backend", "precision")}
         for folder in self.folders:
             folder.computed = computed | {"device": device.type}
 
     def _begin(self) -> Sequence[dict[str, Mark]]:
-        """Start the first episodes; return the ends of the logs, which are empty."""
+        """Start the first episodes; return the marks of the empty logs."""
         if self.options.start_from:
             start_from(
                 self.options.start_from, self.agent, self.learner.state, self.runs[0].started_from
@@ -183,12 +184,12 @@ class Cohort:
         return [{}] * len(self.runs)
 
     def _resume(self, saved: checkpoint.Checkpoint) -> Sequence[dict[str, Mark]]:
-        """Restore a checkpoint; return the ends of the logs at its step."""
+        """Restore a checkpoint; return the marks of the logs at its step."""
         stored = saved.progress
         try:
             self.learner.restore(saved.learner)
             self.progress = Progress.from_stored(stored, self._steps_left(saved))
-            # older checkpoints call it "strayed", or do not have it
+            # named "strayed" or missing in older checkpoints
             mismatches = stored.get("replay_mismatch") or stored.get("strayed")
             if mismatches:
                 for folder, steps in zip(self.folders, mismatches, strict=True):
@@ -197,20 +198,21 @@ class Cohort:
             self._note_replay_mismatches()
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             raise UserError(
-                f"The checkpoint in {self.folder} does not fit its runs ({error})."
+                f"The checkpoint in {self.folder} does not fit its runs ({error}); train again "
+                f"into another folder."
             ) from error
         return list(stored["logs"])
 
     def take_turn(self) -> None:
-        """Let the following GPU kernels run on the stream of this cohort."""
+        """Run the following GPU kernels on the stream of this cohort."""
         if self.stream is not None:
             torch.cuda.set_stream(self.stream)
 
     def steps(self, report: Callable[[], None]) -> Generator[None, None, bool]:
-        """Take all steps that are left; yield in each while its simulators work.
+        """Take all remaining steps; yield in each step while its simulators work.
 
         Args:
-            report: Is called after each step.
+            report: Function that is called after each step.
 
         Returns:
             False if a stop was requested.
@@ -236,7 +238,7 @@ class Cohort:
     def _save_if_due(self, started: float) -> None:
         """Save a checkpoint on schedule, or if a callback ended a run, or before a stop."""
         step = self.learner.step
-        is_last = step == self.options.steps  # `_finish` saves then
+        is_last = step == self.options.steps  # `_finish` saves it
         is_due = not is_last and (
             self._end_requested_runs() or step % self.options.checkpoint_every == 0
         )
@@ -250,7 +252,7 @@ class Cohort:
     def _note_interruption(self) -> None:
         """Mark the runs as interrupted, if there is a checkpoint from which they can continue.
 
-        Without one they begin again, as after a kill.
+        Without a checkpoint they start again, as after a kill.
         """
         if checkpoint.newest_first(self.folder):
             for run in self.progress.running():
@@ -260,9 +262,10 @@ class Cohort:
         log_time(self.folder, self.learner.step, started, self.pool.worked().sum())
 
     def _finish(self) -> None:
-        """Measure all runs that were not broken off, end them and save the last checkpoint."""
+        """Measure all runs that neither failed nor diverged, end them, and save the last
+        checkpoint."""
         self._retire_failed_runs()
-        self._save()  # the evaluation takes time, and may be interrupted
+        self._save()  # the evaluation is slow and may be interrupted
         status = self.progress.status
         whole = [run for run in range(len(self.runs)) if status[run] not in BROKEN_OFF]
         self.logs.evaluate(whole)
@@ -284,10 +287,11 @@ class Cohort:
             self._retire_failed_runs(actions)
             actions = np.nan_to_num(actions, posinf=0, neginf=0)
         self.pool.send(actions)
-        self.learner.learn()  # from all transitions except the one that is being simulated
+        self.learner.learn()  # from all transitions except the one in simulation
 
     def _receive(self) -> None:
-        """Store the transitions of the step, and log and measure what is due after it."""
+        """Store the transitions of the step, log ended episodes, and make the scheduled
+        measurements."""
         learner, seen = self.learner, self.pool.receive()
         learner.store(seen.final_observation, seen.observation, seen.reward, seen.terminated)
         self.progress.so_far += seen.reward
@@ -309,16 +313,16 @@ class Cohort:
         return any(status[run] == Status.RUNNING for run in self.pool.failures)
 
     def _note_replay_mismatches(self) -> None:
-        """Record which runs do not continue exactly as they would have without a replay."""
+        """Record the runs whose replay gave another observation."""
         for run in self.pool.replay_mismatches:
             self.folders[run].replay_mismatch.append(self.learner.step)
             self.folders[run].describe(self.progress.status[run], self.progress.details[run])
         self.pool.replay_mismatches.clear()
 
     def _measure(self) -> None:
-        """Make all measurements that are due at this step.
+        """Make all scheduled measurements of this step.
 
-        If a stop interrupts them, their lines are dropped, and a resume begins with them.
+        If a stop interrupts them, their lines are dropped, and a resume repeats them.
         """
         before = [folder.marks() for folder in self.folders]
         try:
@@ -331,9 +335,9 @@ class Cohort:
         self.progress.measured = True
 
     def _due(self) -> list[Callable[[Sequence[int]], None]]:
-        """Return the measurements that are scheduled for this step.
+        """Return the measurements scheduled for this step.
 
-        The last step has none, since `_finish` makes all of them.
+        The last step has none, because `_finish` makes all of them.
         """
         step, how = self.learner.step, self.options
         schedule = (
@@ -348,25 +352,25 @@ class Cohort:
         ]
 
     def _retire_failed_runs(self, actions: NDArray[np.float32] | None = None) -> None:
-        """End runs that diverged or whose simulator failed; nothing is logged of their last steps.
+        """End runs that diverged or whose simulator failed, without logging their last steps.
 
         Args:
             actions: The next actions [R, da], if some of them are not finite.
         """
-        steps = self.learner.state["diverged_step"].tolist()  # the device is asked once
+        steps = self.learner.state["diverged_step"].tolist()  # one transfer from the device
         for run in self.progress.running():
-            # first: a simulator may have failed because its run diverged
+            # first, because a diverged run can make its simulator fail
             if divergence := self._divergence(run, steps[run], actions):
                 self._end_run(run, Status.DIVERGED, divergence)
             elif run in self.pool.failures:
                 self._end_run(run, Status.FAILED, self.pool.failures[run])
 
     def _divergence(self, run: int, step: int, actions: NDArray[np.float32] | None) -> str | None:
-        """Describe how a run diverged, or return None if it did not.
+        """Describe how a run diverged; None if it did not.
 
         Args:
             run: The run.
-            step: The step of its first gradient that was not finite; negative if there was none.
+            step: Step of its first non-finite gradient; negative if there was none.
             actions: The next actions of all runs, if some of them are not finite.
         """
         if step >= 0:
@@ -377,7 +381,7 @@ class Cohort:
         return None
 
     def _end_episodes(self, ended: NDArray[np.bool_]) -> None:
-        """Log the episodes that have ended, and end the runs that they solve."""
+        """Log the ended episodes, and end the runs that they solve."""
         if not ended.any():
             return
         for run in self.progress.running():
@@ -391,29 +395,29 @@ class Cohort:
         )
 
     def _end_if_solved(self, run: int) -> None:
-        """End a run that has solved its task, if the options ask for that."""
+        """End a run that has solved its task, if `stop_when_solved` is set."""
         r_limit = self.task.r_limit
         if not self.options.stop_when_solved or r_limit is None:
             return
         if solved_at(self.progress.returns[run], r_limit) is not None:
-            self.logs.coverage([run])  # later rows of its replay buffer are not its own
+            self.logs.coverage([run])  # later rows of its replay buffer do not belong to it
             self._end_run(run, Status.FINISHED, f"solved at step {self.learner.step}")
 
     def _end_run(self, run: int, status: Status, detail: str | None) -> None:
-        """Give a run its final status; one without a detail may be extended later."""
+        """Set the final status of a run; a run without a detail can be extended later."""
         self.progress.status[run], self.progress.details[run] = status, detail
         if detail is not None:
             self.learner.freeze(run)
             self.pool.park(run)
         if status == Status.FAILED:
-            checkpoint.keep_newest(self.folder)  # a retry begins there
+            checkpoint.keep_newest(self.folder)  # a retry starts there
         self.folders[run].describe(status, detail)
         self.watcher.on_status(self.runs[run], status, detail)
 
     def _end_requested_runs(self) -> bool:
-        """End the runs that a callback wants to end, and return whether there are any.
+        """End the runs that callbacks want to end, and return whether there are any.
 
-        A checkpoint follows, so a resume does not depend on the same callback.
+        A checkpoint is saved afterwards, so a resume does not need the callback.
         """
         ending = {
             run: self.logs.requested_ends[run]
@@ -432,7 +436,7 @@ class Cohort:
         """Save the agents and a checkpoint.
 
         Args:
-            marks: Ends to which a resume cuts the logs back; None for their present ends.
+            marks: Marks to which a resume cuts the logs back; None for the current ends.
         """
         for run in set(range(len(self.runs))) - self.left:
             self.logs.save_agent(run)

@@ -1,4 +1,4 @@
-"""Training options: each with its default, its allowed values and its help text."""
+"""Training options with their defaults, allowed values and help texts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -21,10 +21,10 @@ def _option(default: Any, allowed: Allowed, help: str, metavar: str | None = Non
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of training, which `train` and `compare` take as keyword arguments.
+    """Hold the options of training, which `train` and `compare` accept as keyword arguments.
 
-    On the same kind of device the options do not change what a run learns, except `precision`,
-    `start_from` and `stop_when_solved`.
+    On the same kind of device, only `precision`, `start_from` and `stop_when_solved` change the
+    results of a run.
     """
 
     steps: int = _option(MISSING, AT_LEAST_ONE, "Train each run for N environment steps.")
@@ -68,7 +68,7 @@ class Options:
         "Measure the spread of the visited states every N steps; 0 never measures it.",
     )
     stop_when_solved: bool = _option(
-        False, None, "End a run once it is solved: five episodes in a row above the threshold."
+        False, None, "End a run once it is solved: five consecutive episodes above the threshold."
     )
     start_from: str | None = _option(
         None, None, "Start from this trained agent: a run folder or an agent.safetensors.", "AGENT"
@@ -82,8 +82,7 @@ class Options:
                 check_value(option.name, value, _kind(option), allowed, other)
         if self.start_from == "":
             raise UserError(
-                "start_from names no agent; give a run folder or an agent.safetensors, or "
-                "leave it out."
+                "start_from is empty; give a run folder or an agent.safetensors, or omit it."
             )
 
 
@@ -95,7 +94,7 @@ def _kind(option: "Field[Any]") -> type:
 
 
 def _instead(name: str, known: Iterable[str]) -> str:
-    """Return the end of the message about an unknown option: what to use instead."""
+    """Return the end of the message on an unknown option: what to use instead."""
     if advice := answer_on_option(name):
         return f"{advice}."
     from pac4sac.agents import ALGORITHMS, setting_names  # torch takes a second to import
@@ -106,7 +105,7 @@ def _instead(name: str, known: Iterable[str]) -> str:
 
 
 def make_options(steps: int, given: Mapping[str, Any]) -> Options:
-    """Return options for a number of steps; refuse names that are not options."""
+    """Return options for a number of steps; refuse unknown names."""
     known = {option.name for option in fields(Options)} - {"steps"}
     for name in given:
         if name not in known:

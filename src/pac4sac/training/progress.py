@@ -1,5 +1,5 @@
-"""How far the runs of a cohort have come: what a checkpoint stores apart from the tensors of the
-learner and the state of the simulators."""
+"""The progress of a cohort's runs, which a checkpoint stores besides the learner's tensors and the
+state of the simulators."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pac4sac.base.errors import DamagedCheckpoint
 from pac4sac.runs.status import Status
 
-# Entries of progress.json with one value for each run, and the type of a value.
+# Entries of progress.json with one value per run, and the type of the value.
 PER_RUN = {
     "status": str,
     "details": str | None,
@@ -24,20 +24,20 @@ PER_RUN = {
 
 @dataclass
 class Progress:
-    """Store how far each run has come. All sequences have one entry per run."""
+    """Hold the progress of each run; all sequences have one entry per run."""
 
     status: list[str]
-    details: list[str | None]  # the reason for the status, if there is one
-    returns: list[list[float]]  # of all finished training episodes
+    details: list[str | None]  # reason of the status, if any
+    returns: list[list[float]]  # returns of all finished training episodes
     best: list[float | None]  # mean return of the best scheduled evaluation
-    so_far: NDArray[np.float64]  # return of the present episode
-    length: NDArray[np.int64]  # steps of the present episode
-    complete: bool = False  # everything is done and written, the final evaluation too
+    so_far: NDArray[np.float64]  # return of the current episode so far
+    length: NDArray[np.int64]  # steps of the current episode
+    complete: bool = False  # everything is done and written, including the final evaluation
     measured: bool = True  # False if a stop interrupted the measurements of the last step
 
     @classmethod
     def at_start(cls, runs: int) -> "Progress":
-        """Return the progress of runs that have not begun."""
+        """Return the progress of runs that have not started."""
         return cls(
             status=[Status.RUNNING] * runs,
             details=[None] * runs,
@@ -52,9 +52,9 @@ class Progress:
         """Return the progress in a checkpoint.
 
         Args:
-            stored: What `describe` returned.
-            steps_left: Whether the step budget is larger than the checkpoint's number of steps.
-                Runs that ended with the former budget then continue.
+            stored: Result of `describe`.
+            steps_left: Whether the step budget exceeds the checkpoint's number of steps. If so,
+                runs that ended with the former budget continue.
         """
         status = list(stored["status"])
         for run in extended_runs(stored, steps_left):
@@ -75,7 +75,7 @@ class Progress:
         return flags | {name: getattr(self, name) for name in PER_RUN}
 
     def has_running(self) -> bool:
-        """Return whether a run has not ended."""
+        """Return whether at least one run has not ended."""
         return Status.RUNNING in self.status
 
     def running(self) -> list[int]:
@@ -92,7 +92,7 @@ def progress_of_run(stored: Mapping[str, Any], run: int) -> dict[str, Any]:
 def extended_runs(stored: Mapping[str, Any], steps_left: bool) -> list[int]:
     """Return the runs that ended with a smaller step budget and can continue.
 
-    A run that was solved, failed or stopped has a detail, and stays as it is.
+    A run that was solved, failed or stopped has a detail, and does not continue.
     """
     if not steps_left:
         return []
@@ -101,7 +101,7 @@ def extended_runs(stored: Mapping[str, Any], steps_left: bool) -> list[int]:
 
 
 def check_stored(stored: Mapping[str, Any], runs: int) -> None:
-    """Refuse progress that does not have a value of the right type for every run.
+    """Refuse progress without a value of the right type for every run.
 
     Raises:
         DamagedCheckpoint: If an entry has another length or another type.
@@ -110,7 +110,7 @@ def check_stored(stored: Mapping[str, Any], runs: int) -> None:
     for name, kind in PER_RUN.items():
         values = stored[name]
         if len(values) != runs or not all(isinstance(value, kind) for value in values):
-            raise DamagedCheckpoint(f"its progress does not hold the {name} of {runs} runs")
+            raise DamagedCheckpoint(f"its progress lacks the {name} of {runs} runs")
     for returns in stored["returns"]:
         sum(returns)  # raises a TypeError unless all are numbers
     bool(stored["complete"])

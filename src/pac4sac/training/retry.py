@@ -1,8 +1,9 @@
-"""Train failed runs again, each alone, from its last checkpoint before the failure.
+"""Retries of failed runs, each trained alone from its last checkpoint before the failure.
 
-A run trained alone needs one simulator and one worker process, so it also succeeds on a machine
-that had too little memory for the whole cohort. Each attempt is a cohort with a separate folder,
-`cohorts/retry-N-RUN/`. The cohort that the run failed in leaves the run alone from then on."""
+A run that is trained alone needs one simulator and one worker process, so it can succeed on a
+machine with too little memory for the whole cohort. Each attempt is a cohort with its own folder,
+`cohorts/retry-N-RUN/`. The original cohort does not touch the run afterwards.
+"""
 
 import shutil
 import warnings
@@ -21,17 +22,17 @@ from pac4sac.training.progress import progress_of_run
 from pac4sac.training.run import Run
 from pac4sac.training.run_folder import attempts, retry_folder
 
-RETRIES = 3  # default number of times that a failed run is trained again
+RETRIES = 3  # default number of retries of a failed run
 
 
 def retries(cohorts: Sequence[Cohort], most: int) -> Iterator[Cohort]:
-    """Yield cohorts that train failed runs again; the caller trains each before it asks for more.
+    """Yield cohorts that retrain failed runs; the caller must train each before it takes the next.
 
-    Attempts that were begun by an earlier call come first, and continue.
+    Attempts started by an earlier call come first and are continued.
 
     Args:
-        cohorts: The cohorts of an experiment, which have ended.
-        most: Number of times that a failed run is trained again.
+        cohorts: The ended cohorts of an experiment.
+        most: Largest number of retries of a run.
     """
     runs = [(cohort, run) for cohort in cohorts for run in cohort.runs]
     for cohort, run in runs:
@@ -47,18 +48,18 @@ def retries(cohorts: Sequence[Cohort], most: int) -> Iterator[Cohort]:
 
 
 def is_to_be_retried(root: Path, run: str, status: str, most: int = RETRIES) -> bool:
-    """Return whether a run of an experiment failed and is to be trained again."""
+    """Return whether a run of an experiment failed and can be retried."""
     return status == Status.FAILED and attempts(root, run) < most
 
 
 def _is_due(root: Path, run: Run, most: int) -> bool:
-    """Return whether a run failed and is to be trained again, according to its run.json."""
+    """Return whether a run failed and can be retried, according to its run.json."""
     status = read_json(root / "runs" / run.id / "run.json").get("status", "")
     return is_to_be_retried(root, run.id, status, most)
 
 
 def _present(cohort: Cohort, run: Run) -> Cohort:
-    """Return the cohort that trains a run now: that of its last attempt, or its first one."""
+    """Return the cohort of a run's last attempt, or its original one."""
     attempt = attempts(cohort.root, run.id)
     if not attempt:
         return cohort
@@ -67,7 +68,7 @@ def _present(cohort: Cohort, run: Run) -> Cohort:
 
 
 def _begin(last: Cohort, run: Run, most: int) -> None:
-    """Make the folder of a run's next attempt, whole or not at all, and say why it is made.
+    """Make the folder of a run's next attempt atomically, and warn with the cause of failure.
 
     Args:
         last: The cohort in which the run failed.
@@ -87,14 +88,14 @@ def _begin(last: Cohort, run: Run, most: int) -> None:
     part.rename(folder)
     cause = str(about["status_detail"]).rstrip(".")
     warnings.warn(
-        f"{run.id} failed: {cause}. It is trained again from step {step}, attempt "
-        f"{last.attempt + 1} of {most}.",
+        f"{run.id} failed: {cause}. It is trained again from step {step} (attempt "
+        f"{last.attempt + 1} of {most}).",
         stacklevel=4,
     )
 
 
 def _last_before_failure(last: Cohort, run: Run) -> Checkpoint | None:
-    """Return the newest checkpoint in which a run had not failed, with that run alone."""
+    """Return the part of one run in the newest checkpoint before its failure."""
     index = [each.id for each in last.runs].index(run.id)
     for saved in checkpoint.all_readable(last.folder, last.fingerprint):
         try:

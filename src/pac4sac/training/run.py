@@ -1,4 +1,4 @@
-"""Describe runs, make them from settings and seeds, and group them into cohorts."""
+"""Runs: made from settings and seeds, described, and grouped into cohorts."""
 
 import dataclasses
 import itertools
@@ -31,56 +31,57 @@ from pac4sac.tasks.registry import environment_modules, given_task
 
 @dataclass(frozen=True)
 class Run:
-    """One training of one agent."""
+    """Hold the definition of a run: one training of one agent."""
 
     task: Task
     algo: str
     preset: str
     seed: int
     config: AgentConfig
-    label: str  # algorithm, and the settings in which it differs from its neighbours
-    # The agent whose weights it began with, by the checksum of its file.
+    label: str  # algorithm and swept settings
+    # Checksum of the agent file with the initial weights, if any.
     started_from: str | None = None
-    # The code that trains it: the algorithm's revision, checksums of modules, simulators' versions.
+    # The code that trains the run: revision of the algorithm, checksums of modules, versions of
+    # simulators.
     revision: int = 1
     code: Mapping[str, str] = field(default_factory=dict)
     simulators: Mapping[str, str] = field(default_factory=dict)
-    # Code that trained it up to some step, if it was continued by other code.
+    # Code that trained the run up to some step, if other code continued it.
     earlier_code: tuple[Mapping[str, Any], ...] = ()
     given: Mapping[str, Any] = field(default_factory=dict)  # settings that override the preset
 
     @property
     def id(self) -> str:
-        """Return the name of its folder."""
+        """Return the name of the run and its folder."""
         return f"{file_name(self.label, ' ,')}-seed{self.seed}"
 
     @property
     def code_names(self) -> list[str]:
-        """Return the names of its algorithm, its environment and its wrappers."""
+        """Return the names of algorithm, environment and wrappers."""
         return [self.algo, *self.task.code_names]
 
     @property
     def trained_by(self) -> dict[str, Any]:
-        """Return the facts about the code, as `code_changes` compares them."""
+        """Return the facts about the code that `code_changes` compares."""
         code, simulators = dict(self.code), dict(self.simulators)
         return {"revision": self.revision, "code": code, "simulators": simulators}
 
     def starting_from(self, agent: str) -> "Run":
-        """Return the run as it is if it starts from the weights of an agent."""
+        """Return the run with the weights of an agent as initial weights."""
         return dataclasses.replace(self, started_from=agent, label=f"{self.label}-from-{agent}")
 
     def extended(self, steps: int) -> "Run":
-        """Return the run as one of a larger number of steps."""
+        """Return the run with a larger number of steps."""
         return dataclasses.replace(self, task=dataclasses.replace(self.task, steps=steps))
 
     def continued(self, step: int) -> "Run":
-        """Return the run as today's code continues it from a step on."""
+        """Return the run as continued by the current code from a step on."""
         today = code_today(self.algo, self.task)
         earlier = [{"until_step": step, **self.trained_by}] if step else []
         return dataclasses.replace(self, earlier_code=(*self.earlier_code, *earlier), **today)
 
     def describe(self) -> dict[str, Any]:
-        """Return what is stored of the run; `identity` is computed from it."""
+        """Return the stored description of the run, from which `identity` is computed."""
         about: dict[str, Any] = {"run": self.id, "label": self.label, "task": portable(self.task)}
         about |= {"algo": self.algo, "preset": self.preset, "revision": self.revision}
         about |= {"seed": self.seed, "config": dataclasses.asdict(self.config)}
@@ -96,17 +97,18 @@ class Run:
 
     @property
     def identity(self) -> str:
-        """Return the checksum by which studies and archives know the run."""
+        """Return the checksum that identifies the run in studies and archives."""
         return identity(self.describe())
 
     @staticmethod
     def from_description(about: Any) -> "Run":
-        """Make a run from what `describe` returned.
+        """Make a run from the result of `describe`.
 
-        Its algorithm and environment must be such as the user allows.
+        Its algorithm and environment must be trusted.
 
         Raises:
-            UserError: If the description is damaged, or its algorithm lacks a setting that it had.
+            UserError: If the description is damaged, or the algorithm no longer has one of its
+                settings.
         """
         check_description(about, "The description of a run")
         task = Task(**about["task"])
@@ -127,9 +129,9 @@ class Run:
         )
 
     def matches(self, about: Mapping[str, Any]) -> bool:
-        """Tell whether a stored run is the same apart from the code that trained it.
+        """Return whether a stored run is the same except for the code that trained it.
 
-        Settings that only one of the two versions of the code has cannot be compared.
+        Settings that only one version of the code has are not compared.
         """
         now = self.describe()
         facts = ("task", "algo", "seed", "started_from")
@@ -140,16 +142,16 @@ class Run:
         )
 
     def edited(self) -> str:
-        """Describe how today's code differs from that which trained the run.
+        """Describe the differences between the current code and the code that trained the run.
 
-        Code that was not recorded, as in older files, counts as the same.
+        Code that was not recorded, as in older files, counts as equal.
         """
         today = code_today(self.algo, self.task)
         return code_changes(self.trained_by, today if self.code else today | {"code": {}})
 
 
 def settings_changed(about: Mapping[str, Any]) -> str:
-    """Describe which settings of a stored run its algorithm no longer has, or has since gained."""
+    """Describe the settings that the algorithm of a stored run has lost or gained since."""
     names = {f.name for f in dataclasses.fields(get_algorithm(about["algo"]).agent.Config)}
     changes = []
     if removed := removed_settings(about["algo"], about["config"]):
@@ -160,7 +162,7 @@ def settings_changed(about: Mapping[str, Any]) -> str:
 
 
 def code_today(algo: str, task: Task) -> dict[str, Any]:
-    """Return revision, checksums and simulators' versions of what would train a run now."""
+    """Return revision, checksums and simulator versions of the current code for a run."""
     agent = get_algorithm(algo).agent
     environment = environment_modules(task)
     modules = {home.__module__ for home in agent.__mro__} | environment | {*ENGINE}
@@ -172,34 +174,35 @@ def code_today(algo: str, task: Task) -> dict[str, Any]:
 
 
 def check_code(runs: Sequence[Run]) -> None:
-    """Refuse to continue runs that other code has trained so far."""
+    """Refuse to continue runs trained by another version of the code."""
     for run in runs:
         if edited := run.edited():
             raise UserError(
-                f"{run.id} was trained by other code: {edited}. Restore that code, train again "
-                "into another folder, or continue with today's code with --keep-stale."
+                f"{run.id} was trained by another version of the code: {edited}. Restore that "
+                f"code, train again into another folder, or continue with the current code with "
+                f"--keep-stale."
             )
 
 
 def settings_grid(settings: Mapping[str, Any] | None) -> dict[str, Sequence[Any]]:
-    """Return the values of each setting as a list of plain numbers or texts.
+    """Return the values of each setting as a list of plain numbers or strings.
 
     Args:
-        settings: Values by name; a single value need not be in a list.
+        settings: Values by name; a single value does not need a list.
     """
     if not all(isinstance(name, str) for name in settings or {}):
-        raise WrongType("settings must be a table whose names are texts.")
+        raise WrongType("settings must be a dictionary with strings as keys.")
     given = as_json(dict(settings or {}))
     grid: dict[str, Sequence[Any]] = {
         name: value if isinstance(value, list) else [value] for name, value in given.items()
     }
     if empty := [name for name, values in grid.items() if not values]:
-        raise UserError(f"The sweep over {empty[0]} has no values.")
+        raise UserError(f"The sweep over {empty[0]} has no values; give at least one.")
     return grid
 
 
 def combinations(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return all combinations of values; of an empty grid there is one, and it is empty."""
+    """Return all combinations of values; an empty grid has one empty combination."""
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
@@ -211,12 +214,12 @@ def make_runs(
     Args:
         task: The task.
         algo: Name of the algorithm.
-        preset: Name of its preset.
+        preset: Preset of the algorithm.
         seeds: The seeds.
-        settings: A list of values for each setting that is given.
+        settings: A list of values for each given setting.
 
     Raises:
-        UserError: If a seed or a setting is wrong.
+        UserError: If a seed or a setting is invalid.
     """
     _check_seeds(seeds)
     settings = our_settings(settings, setting_names(algo))
@@ -230,7 +233,7 @@ def make_runs(
             Run(task, algo, preset, seed, config, label, given=given, **code) for seed in seeds
         ]
     if len({run.id for run in runs}) < len(runs):
-        raise UserError("A setting is given the same value twice.")
+        raise UserError("A setting has the same value twice; list each value once.")
     return runs
 
 
@@ -245,14 +248,14 @@ def _check_seeds(seeds: Sequence[int]) -> None:
 def _updates_per_step(task: Task, algo: str, preset: str) -> dict[str, int]:
     """Return the setting `updates_per_step`, if the preset takes it from the task.
 
-    The paper does not state it; the reproduction fixes it for each task.
+    The paper does not state its value; the reproduction fixes it for each task.
     """
     factor = get_algorithm(algo).agent.updates_of_task.get(preset)
     return {"updates_per_step": factor * task.updates_per_step} if factor else {}
 
 
 def _label(algo: str, preset: str, swept: Mapping[str, Any]) -> str:
-    """Return the name of a variant: algorithm, preset and the settings that are swept."""
+    """Return the name of a variant: algorithm, preset and swept settings."""
     parts = [short_name(algo).replace(":", ".")]
     if preset != "default":
         parts.append(preset)
@@ -263,9 +266,9 @@ def _label(algo: str, preset: str, swept: Mapping[str, Any]) -> str:
 def plan_cohorts(runs: Sequence[Run], on_gpu: bool = False) -> list[list[Run]]:
     """Group runs into cohorts that train in lockstep: same task and same structure.
 
-    A cohort pays for its largest number of shots and of updates per step. On a CPU, runs with more
-    than twice the shots or other updates per step are kept apart. On a GPU small kernels cost as
-    much as large ones, and one cohort is cheaper than two.
+    The cost of a cohort is set by its largest numbers of shots and updates per step. On a CPU, runs
+    with more than twice the shots or with other updates per step get their own cohort. On a GPU
+    small kernels cost as much as large ones, so one cohort is cheaper than two.
     """
     by_structure: dict[str, list[list[Run]]] = {}
     for run in sorted(runs, key=_shots):
@@ -283,8 +286,9 @@ def plan_cohorts(runs: Sequence[Run], on_gpu: bool = False) -> list[list[Run]]:
 
 
 def _structure(run: Run, on_gpu: bool) -> str:
-    """Return what the runs of a cohort must share, as text."""
-    agent = get_algorithm(run.algo).agent  # by class: sac and sac-auto differ per run only
+    """Return the facts that the runs of a cohort must share, as text."""
+    # By class, because sac and sac-auto differ in per-run settings only.
+    agent = get_algorithm(run.algo).agent
     updates = None if on_gpu else run.config.updates_per_step
     shared = [portable(run.task), str(agent), run.config.structure(), updates]
     return json.dumps(shared, sort_keys=True)
@@ -295,5 +299,5 @@ def _shots(run: Run) -> int:
 
 
 def make_agent(runs: Sequence[Run], ds: int, da: int) -> Agent:
-    """Return the agent of a cohort, for observations and actions of these lengths."""
+    """Return the agent of a cohort for these lengths of observations and actions."""
     return get_algorithm(runs[0].algo).agent([run.config for run in runs], ds, da)

@@ -1,8 +1,9 @@
-"""Write the folder of a run: `run.json`, and logs of JSON lines.
+"""The folder of a run: `run.json`, and logs as JSON lines.
 
-A checkpoint stores the length and the checksum of each log. A resume cuts the logs back to that
-length, so no line is missing or written twice. Wall-clock times are in a separate file of the
-cohort, since they differ between repetitions."""
+A checkpoint stores the length and checksum of each log. A resume cuts the logs back to this length,
+so no line is missing or written twice. Wall-clock times are in a separate file of the cohort,
+because they differ between repetitions.
+"""
 
 import contextlib
 import hashlib
@@ -27,7 +28,7 @@ from pac4sac.runs.logs import LOGS, seal_of
 from pac4sac.runs.reading import VERSION, RunRecord, read_run, sealed
 from pac4sac.training.run import Run
 
-Mark = tuple[int, str]  # length of a log, and the checksum of its content
+Mark = tuple[int, str]  # length of a log, and checksum of its content
 EMPTY: Mark = (0, hashlib.sha256().hexdigest())
 
 
@@ -37,20 +38,20 @@ def retry_folder(root: Path, run: str, attempt: int) -> Path:
 
 
 def attempts(root: Path, run: str) -> int:
-    """Return how many times a failed run of an experiment was begun again."""
+    """Return the number of retries of a failed run so far."""
     folders = (retry_folder(root, run, number) for number in itertools.count(1))
     return sum(1 for _ in itertools.takewhile(Path.exists, folders))
 
 
 class RunFolder:
-    """Writes the folder of one run."""
+    """Write the folder of one run."""
 
     def __init__(self, root: Path, run: Run) -> None:
         self.path = root / "runs" / run.id
         self.run = run
-        self.computed: dict[str, str] = {}  # device, backend and precision, once they are chosen
-        self.replay_mismatch: list[int] = []  # steps at which a replay led to another observation
-        # step and cause of each attempt to train it again after a failure
+        self.computed: dict[str, str] = {}  # device, backend and precision, once chosen
+        self.replay_mismatch: list[int] = []  # steps at which a replay gave another observation
+        # step and cause of each retry
         self.retried = [
             read_json(retry_folder(root, run.id, number + 1) / "retry.json")
             for number in range(attempts(root, run.id))
@@ -68,7 +69,7 @@ class RunFolder:
         return str(read_json(self.path / "run.json")["status"])
 
     def marks(self) -> dict[str, Mark]:
-        """Return the end of each log, after its content was synced to the disk."""
+        """Return the mark of each log after syncing its content."""
         marks = dict.fromkeys(LOGS, EMPTY)
         for name, path in self._logs.items():
             if path.exists():
@@ -79,8 +80,8 @@ class RunFolder:
         return marks
 
     def check(self, marks: Mapping[str, Mark]) -> None:
-        """Refuse a checkpoint if these logs do not begin with the content that it marks."""
-        marks = {"bias": EMPTY, "coverage": EMPTY, **marks}  # older checkpoints lack these logs
+        """Refuse a checkpoint if the logs do not start with the content that it marks."""
+        marks = {"bias": EMPTY, "coverage": EMPTY, **marks}  # missing in older checkpoints
         for name, path in self._logs.items():
             length, checksum = marks[name]
             content = read_if_there(path)[:length]
@@ -88,7 +89,7 @@ class RunFolder:
                 raise DamagedCheckpoint(f"{path} was changed or cut after it")
 
     def cut_back(self, marks: Mapping[str, Mark]) -> None:
-        """Cut each log back to the length that a checkpoint marks."""
+        """Cut each log back to its length at a checkpoint."""
         for name, path in self._logs.items():
             if path.exists():
                 os.truncate(path, marks.get(name, EMPTY)[0])
@@ -98,9 +99,9 @@ class RunFolder:
 
         Args:
             status: Status of the run.
-            detail: Reason for the status.
-            ended: Whether nothing more is written to the logs; their numbers of lines and their
-                checksums are then stored.
+            detail: Reason of the status.
+            ended: Whether the logs are complete; their numbers of lines and checksums are then
+                stored.
         """
         about = {
             "version": VERSION,
@@ -125,22 +126,22 @@ class RunFolder:
 
 
 class LeftFolder(RunFolder):
-    """Leaves the folder of a run alone that another cohort trains again."""
+    """Leave the folder of a run unchanged, because another cohort retrains the run."""
 
     def check(self, marks: Mapping[str, Mark]) -> None:
         """Accept any logs."""
 
     def cut_back(self, marks: Mapping[str, Mark]) -> None:
-        """Leave the logs as they are."""
+        """Leave the logs unchanged."""
 
     def describe(self, status: str, detail: str | None = None, *, ended: bool = False) -> None:
-        """Leave run.json as it is."""
+        """Leave run.json unchanged."""
 
 
 def check_that_nothing_was_saved(folders: Sequence[RunFolder], checkpoint_every: int) -> None:
-    """Refuse to start runs again if they had a checkpoint that is gone.
+    """Refuse to restart runs whose checkpoint is missing.
 
-    Runs without a checkpoint start again and lose their logs. That is right only if they were
+    Runs without a checkpoint start again and lose their logs. This is right only if they were
     killed before their first checkpoint.
     """
     runs = [read_run(folder.path) for folder in folders if (folder.path / "run.json").exists()]
@@ -150,9 +151,8 @@ def check_that_nothing_was_saved(folders: Sequence[RunFolder], checkpoint_every:
     if were_stopped or max(map(_last_logged_step, runs)) > checkpoint_every:
         how = "finished" if all(run.status == "finished" for run in runs) else "begun"
         raise UserError(
-            f"The runs in {folders[0].path.parent} are {how}, but their checkpoints are gone, "
-            "so that there is nothing "
-            "to resume from; train again into another folder."
+            f"The runs in {folders[0].path.parent} are {how}, but their checkpoints are missing, "
+            f"so they cannot be resumed; train again into another folder."
         )
 
 
@@ -166,9 +166,9 @@ def log_time(cohort: Path, step: int, started: float, simulating: float) -> None
 
     Args:
         cohort: Folder of the cohort.
-        step: The present step.
+        step: The current step.
         started: Time of the start, by the monotonic clock.
-        simulating: Seconds that all its simulators worked.
+        simulating: Total seconds of its simulators.
     """
     row = {
         "step": step,
@@ -181,7 +181,7 @@ def log_time(cohort: Path, step: int, started: float, simulating: float) -> None
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, of this package and of the libraries that are installed."""
+    """Return the versions of Python, this package and installed libraries."""
     installed = {
         "python": platform.python_version(),
         "pac4sac": __version__,

@@ -1,7 +1,8 @@
-"""Read and write files of tensors in the safetensors format: agents and checkpoints.
+"""Files of tensors in the safetensors format: agents and checkpoints.
 
-A header is checked against the size of its file before any tensor is read. Tensors are written in
-pieces and read as views of the file, so both take little memory beside the tensors."""
+The header is checked against the size of the file before any tensor is read. Tensors are written in
+pieces and read as views of the file, so both need little additional memory.
+"""
 
 import hashlib
 import json
@@ -32,18 +33,18 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 LARGEST_HEADER = 2**24  # bytes
-PIECE = 2**23  # bytes that are copied at a time
+PIECE = 2**23  # bytes copied at a time
 
 
 class TensorFile(NamedTuple):
-    """Hold the tensors of a file, as views of it, and its texts."""
+    """Hold the tensors of a file, as views of it, and its metadata."""
 
     arrays: dict[str, Array]
     texts: dict[str, str]
 
 
 class Entry(NamedTuple):
-    """Hold where a tensor is in a file."""
+    """Hold the position of a tensor in a file."""
 
     name: str
     dtype: np.dtype[Any]
@@ -53,7 +54,7 @@ class Entry(NamedTuple):
 
 
 def write(path: Path, tensors: Mapping[str, Tensor | Array]) -> tuple[str, int]:
-    """Write tensors to the disk; return the SHA-256 and the size of the file."""
+    """Write and sync a file of tensors; return its SHA-256 and its size."""
     order = sorted(tensors, key=lambda name: (-_dtype(tensors[name]).itemsize, name))
     head = _header({name: tensors[name] for name in order})
     checksum, size = hashlib.sha256(head), len(head)
@@ -89,7 +90,7 @@ def _dtype(tensor: Tensor | Array) -> np.dtype[Any]:
 
 
 def _pieces(tensor: Tensor | Array) -> Iterator[memoryview]:
-    """Yield the content of a tensor in parts, each copied to the host when it is its turn."""
+    """Yield the content of a tensor in parts, each copied to the host on demand."""
     size = math.prod(tensor.shape) * _dtype(tensor).itemsize
     if not size:
         return
@@ -104,11 +105,11 @@ def _pieces(tensor: Tensor | Array) -> Iterator[memoryview]:
 
 
 def read(path: Path) -> TensorFile:
-    """Return the content of a file; nothing is read of it but its header.
+    """Return the content of a file as views; only the header is read.
 
     Raises:
         OSError: If it cannot be read.
-        ValueError: If it is not such a file, with the reason.
+        ValueError: If it is not a valid file, with the reason.
     """
     entries, texts, start = _read_header(path)
     data = np.memmap(path, np.uint8, "c") if entries else np.empty(0, np.uint8)
@@ -127,7 +128,7 @@ def as_tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
 
 
 def _read_header(path: Path) -> tuple[list[Entry], dict[str, str], int]:
-    """Return where each tensor of a file is, its texts, and where its data starts."""
+    """Return the position of each tensor, the metadata, and the offset of the data."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
@@ -138,7 +139,7 @@ def _read_header(path: Path) -> tuple[list[Entry], dict[str, str], int]:
         raise ValueError("its header is not a table")
     texts = header.pop("__metadata__", None) or {}
     if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
-        raise ValueError("its header has something else than texts")
+        raise ValueError("its header has metadata that are not strings")
     entries = sorted((_entry(*item) for item in header.items()), key=lambda e: (e.begin, e.end))
     ends = [0, *(entry.end for entry in entries)]
     if any(entry.begin != end for entry, end in zip(entries, ends, strict=False)):
@@ -160,7 +161,7 @@ def _entry(name: str, about: Any) -> Entry:
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"its header does not describe {name}") from None
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise ValueError(f"{name} has the type {dtype}, and only {', '.join(DTYPES)} are read")
+        raise ValueError(f"{name} has the type {dtype}, but only {', '.join(DTYPES)} are supported")
     if not all(type(number) is int and 0 <= number < 2**60 for number in numbers):
         raise ValueError(f"the shape of {name} is damaged")
     if end - begin != math.prod(shape) * DTYPES[dtype].itemsize or len(shape) > 16:

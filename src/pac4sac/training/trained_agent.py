@@ -1,4 +1,4 @@
-"""A trained agent that acts and values actions, and how it is loaded."""
+"""Trained agents, which act and estimate values, and their loading."""
 
 import contextlib
 import functools
@@ -45,15 +45,14 @@ class SpaceAdapter(NamedTuple):
 
 
 class TrainedAgent:
-    """A trained agent, as `pac4sac.load` returns it.
+    """Act and estimate values with a trained agent, which `pac4sac.load` returns.
 
-    Methods take observations and actions of the environment that `gymnasium.make` or
-    `pac4sac.make_env` makes: one, or several along a first axis. They return one result, or several
-    along a first axis.
+    Methods accept observations and actions of the environment from `gymnasium.make` or
+    `pac4sac.make_env`, one or several along a first axis, and return one or several results.
 
     Attributes:
-        run: How the agent was trained.
-        task: Task whose environment it acts in.
+        run: The run that trained the agent.
+        task: Task in whose environment it acts.
         agent: The algorithm.
         state: The weights.
 
@@ -73,7 +72,7 @@ class TrainedAgent:
         self.task = run.task if task is None else task
         self.shoots = max(agent.shots(evaluating=True)) > 1
         self._seed, self._position = seed, 0
-        # of random numbers, by what they are for and the number of states
+        # (purpose, number of states) -> stream of random numbers
         self._tapes: dict[tuple[str, int], Tape] = {}
 
     def __repr__(self) -> str:
@@ -96,8 +95,8 @@ class TrainedAgent:
         """Return actions of the deterministic policy or of the shooting policy.
 
         Args:
-            observation: One observation or several. Instead of a dictionary it may be the vector
-                that `make_env` makes of it.
+            observation: One observation or several. For dictionary observations, the vector of
+                `make_env` is accepted too.
             shooting: Whether to shoot; None to shoot if the agent was trained with shooting.
 
         Returns:
@@ -122,17 +121,16 @@ class TrainedAgent:
     ) -> tuple[NDArray[Any], Any]:
         """Return actions and `state`, with the signature of Stable-Baselines3.
 
-        An action is that of the policy alone, without shooting; `act` shoots.
+        The actions come from the policy without shooting; use `act` for shooting.
 
         Args:
             observation: As in `act`.
             state: Returned unchanged, because no agent is recurrent.
             episode_start: Ignored, for the same reason.
-            deterministic: Whether to use the deterministic policy. Otherwise actions are sampled
-                from the policy.
+            deterministic: Whether to use the deterministic policy instead of sampled actions.
 
         Returns:
-            The actions as in `act`, and `state`.
+            Actions as in `act`, and `state`.
         """
         check_types(TrainedAgent.predict, locals())
         s, is_one = self._observations(observation)
@@ -144,11 +142,11 @@ class TrainedAgent:
 
     @torch.no_grad()
     def value(self, observation: Any, action: Any) -> Value:
-        """Return mean and standard deviation of Q that the critic predicts, in units of reward.
+        """Return the critic's mean and standard deviation of Q, in units of reward.
 
-        Of several critics the mean is the smallest, as in learning; an ensemble is taken as a
-        whole. The standard deviation is that of the posterior or, without a posterior, the distance
-        between several critics. It is None for a single critic without a posterior.
+        With several critics, the mean is the smallest one, as in learning; an ensemble counts as
+        one critic. The standard deviation comes from the posterior or, without a posterior, from
+        the spread of several critics. It is None for a single critic without a posterior.
 
         Args:
             observation: One observation or several.
@@ -171,8 +169,8 @@ class TrainedAgent:
     ) -> NDArray[np.float64]:
         """Return samples of Q from the critic's posterior.
 
-        A sample is one critic, with the same weights for all pairs. All samples of a critic without
-        a posterior are equal.
+        A sample is one draw of the critic's weights, which are the same for all pairs. Without a
+        posterior, all samples are equal.
 
         Args:
             observation: One observation or several.
@@ -185,7 +183,7 @@ class TrainedAgent:
         """
         check_types(TrainedAgent.sample_value, locals())
         if not isinstance(samples, int) or samples < 1:
-            raise UserError(f"samples must be a whole number at least 1, not {samples!r}.")
+            raise UserError(f"samples must be a whole number above 0, not {samples!r}.")
         s, a, is_one = self._pairs(observation, action)
         critic = self.agent.critic
         stream = Stream((critic.members, critic.trunk.width))
@@ -196,7 +194,7 @@ class TrainedAgent:
         return np.asarray(values[:, 0] if is_one else values)
 
     def _actions(self, a: Tensor, is_one: bool) -> NDArray[Any]:
-        """Return actions [1, B, da] in [-1, 1] as the environment takes them."""
+        """Convert actions [1, B, da] in [-1, 1] to the environment's units."""
         actions = [self._adapter.from_unit(action) for action in a[0].numpy()]
         return actions[0] if is_one else np.stack(actions)
 
@@ -210,7 +208,8 @@ class TrainedAgent:
         return torch.from_numpy(rows).unsqueeze(0), is_one
 
     def _pairs(self, observation: Any, action: Any) -> tuple[Tensor, Tensor, bool]:
-        """Return observations [1, B, ds], their actions [1, B, da], and whether it is one pair."""
+        """Return observations [1, B, ds], actions [1, B, da], and whether a single pair was
+        given."""
         s, is_one = self._observations(observation)
         actions, is_one_action = as_rows(
             action, self._adapter.action_shape, self.agent.da, "actions"
@@ -225,13 +224,13 @@ class TrainedAgent:
         return s, torch.from_numpy(a).unsqueeze(0), is_one
 
     def _draw(self, purpose: str, states: int) -> Mapping[str, Tensor]:
-        """Return the next random numbers for shooting or for the policy in a number of states."""
+        """Return the next random numbers for shooting or for the policy, for a number of states."""
         if (purpose, states) not in self._tapes:
             if purpose == "shooting":
                 streams = self.agent.behaviour_streams(states, evaluating=True)
             else:
                 streams = self.agent.policy_streams(states)
-            length = BLOCK if states == 1 else 1  # a block for many states would be large
+            length = BLOCK if states == 1 else 1  # a block for many states would need much memory
             tape = Tape([self._seed], streams, torch.device("cpu"), length)
             self._tapes[purpose, states] = tape
         tape = self._tapes[purpose, states]
@@ -243,26 +242,27 @@ class TrainedAgent:
 def as_rows(
     values: Any, shape: tuple[int, ...] | None, size: int, what: str
 ) -> tuple[NDArray[np.float32], bool]:
-    """Return one or several values, shaped or flat, as [B, size]; and whether it was one.
+    """Return one or several values, shaped or flat, as [B, size], and whether a single one was
+    given.
 
     Args:
-        values: The values as the user gave them.
-        shape: Shape of one of them in the environment; None if it has none.
-        size: Length of one of them as a vector.
+        values: The given values.
+        shape: Shape of one value in the environment; None if it has none.
+        size: Length of one value as a vector.
         what: Name of the values, for the message.
     """
     try:
         array = np.array(values, np.float32)
     except (TypeError, ValueError) as error:
-        raise UserError(f"This agent takes {what} as arrays of numbers ({error}).") from error
+        raise UserError(f"{what} must be arrays of numbers ({error}).") from error
     shapes = {(size,), shape or (size,)}
     is_one = array.shape in shapes
     if is_one or (array.shape[1:] in shapes and len(array)):
         return array.reshape(-1, size), is_one
     each = ", ".join(map(str, shape or (size,)))
     raise UserError(
-        f"This agent takes {what} of the shape [{each}], or several at once as [B, {each}], "
-        f"not {list(array.shape)}."
+        f"This agent needs {what} of the shape [{each}], or several of them as [B, {each}], not "
+        f"{list(array.shape)}."
     )
 
 
@@ -272,17 +272,17 @@ def load(
     """Load a trained agent.
 
     Args:
-        path: An agent file, a run folder, or a shipped agent such as "half-cheetah". Of the folder
-            of an experiment or a study, the best run is taken with a warning that names it.
-        task: Task or environment to act in, as in `train`; None for that of the training. Needed if
-            this program cannot import the environment of the training.
-        trust: Custom modules that its algorithm or its environment comes from.
+        path: An agent file, a run folder, or a shipped agent such as "half-cheetah". For the folder
+            of an experiment or study, the best run is used, with a warning that names it.
+        task: Task or environment to act in, as in `train`; None for the one of the training.
+            Required if this program cannot import the environment of the training.
+        trust: Custom modules that define its algorithm or its environment.
 
     Returns:
         The agent, ready to act in the environment of its task.
 
     Raises:
-        UserError: If there is no agent, or it is damaged, or it does not fit this version.
+        UserError: If there is no agent, or it is damaged or incompatible with this version.
 
     Example:
         >>> agent = pac4sac.load("experiments/pendulum-v1-sac/runs/sac-seed0")
@@ -294,8 +294,8 @@ def load(
     folder, path = Path(path), choose_agent(path)
     if (count := len(agents_below(folder))) > 1:
         warnings.warn(
-            f"{folder} holds {count} agents; took {path.parent.name}, which has the best last "
-            "returns. To take another one, name its run folder.",
+            f"{folder} has {count} agents; {path.parent.name} is used, which has the best last "
+            f"returns. To use another one, give its run folder.",
             stacklevel=2,
         )
     about, tensors = read_agent_file(path)
@@ -314,7 +314,7 @@ def load(
 
 
 def _described_agent(about: Mapping[str, Any], path: Path) -> tuple[Run, Agent]:
-    """Return the run that an agent's file describes, and an agent with its settings."""
+    """Return the run in the description of an agent file, and an agent with its settings."""
     kinds = {"run": dict, "observation_size": int, "action_size": int}
     check_kinds(about, kinds, str(path))
     sizes = about["observation_size"], about["action_size"]
@@ -325,30 +325,31 @@ def _described_agent(about: Mapping[str, Any], path: Path) -> tuple[Run, Agent]:
         return run, make_agent([run], *sizes)
     except UserError:
         raise
-    except Exception as error:  # an agent's code can raise anything
+    except Exception as error:  # custom agents can raise any exception
         raise UserError(
-            f"{path} does not describe an agent that this pac4sac knows ({error})."
+            f"{path} does not describe an agent that this pac4sac supports ({error})."
         ) from error
 
 
 def _check_memory(agent: Agent, path: Path) -> None:
-    """Refuse an agent that needs more memory to act than is free."""
+    """Refuse an agent that needs more than the free memory to act."""
     weights = sum(net.members * sum(net.sizes) for net in agent.nets.values())
     numbers = 4 * weights + tape_size(agent.behaviour_streams(1, evaluating=True))
     free = free_bytes(torch.device("cpu"))
     if 4 * numbers > free:
         raise UserError(
-            f"The agent in {path} needs {4 * numbers / 1e9:.1f} GB of memory to act, and "
+            f"The agent in {path} needs {4 * numbers / 1e9:.1f} GB of memory to act, but only "
             f"{free / 1e9:.1f} GB are free."
         )
 
 
 def _warn_if_edited(run: Run, path: Path) -> None:
-    """Warn if other code than today's trained an agent."""
-    # The environment may be missing here; acting does not need it.
+    """Warn if another version of the code trained an agent."""
+    # The environment may be missing here, but acting does not need it.
     with contextlib.suppress(UserError):
         if edited := run.edited():
             warnings.warn(
-                f"{path} was trained by other code ({edited}), so that it may act otherwise.",
+                f"{path} was trained by another version of the code ({edited}), so it may act "
+                f"differently.",
                 stacklevel=3,
             )

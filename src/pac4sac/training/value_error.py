@@ -1,14 +1,15 @@
-"""Measure the error of a critic's predictions, on fresh episodes of the policy that it evaluates.
+"""Errors of a critic's predictions on fresh episodes of the policy that it evaluates.
 
 The prediction is m_p(s_t, a_t), with v_p if the critic has a variance. The outcome is the
 discounted soft return
 
     G_t = r_t + Σ_{k≥1} γ^k (r_{t+k} − α log π(a_{t+k}|s_{t+k}))
 
-of π itself (one action, no shooting), with the present α. A time limit does not end the return:
-the rest is unknown, and the critic's own soft value takes its place. A step is judged only if that
-rest has a small weight γ^(T−t). A critic with a constant bias therefore shows at least 1 − TAIL of
-it. All values are in units of the environment's rewards, whatever the critic's own scale is."""
+of π itself (one action, no shooting), with the current α. A time limit does not end the return: the
+rest is unknown and is replaced by the critic's own soft value. A step is judged only if this rest
+has a small weight γ^(T−t). So at least 1 − TAIL of a constant bias is measured. All values are in
+units of the environment's rewards, whatever the scale of the critic.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -33,13 +34,13 @@ from pac4sac.training.critic_value import mean_and_std
 from pac4sac.training.evaluation import Episodes, play, read_draw
 
 Floats = NDArray[np.float64]
-# an action [R, E, da] and its log density [R, E], of observations [R, E, ds] and random numbers
+# (observations [R, E, ds], random numbers) -> action [R, E, da] and its log-density [R, E]
 Sample = Callable[[Tensor, Draw], tuple[Tensor, Tensor]]
-TAIL = 0.01  # the largest weight of an unknown rest
-CHUNK = 64  # steps whose states go through the critic at once
-ROUNDING = 1e-5  # of float32, relative to the values; a smaller bias is not counted
+TAIL = 0.01  # largest weight of the unknown rest
+CHUNK = 64  # steps per batch through the critic
+ROUNDING = 1e-5  # relative error of float32; a smaller bias counts as 0
 LEAST_DEVIATION = 1e-12
-WIDTH = 2.0  # standard deviations to each side of a prediction, within which a return is covered
+WIDTH = 2.0  # half-width in standard deviations of the interval that should cover a return
 
 
 @dataclass(frozen=True)
@@ -47,26 +48,26 @@ class Uncertainty:
     """Compare a critic's standard deviation with its errors m_p − G in the judged steps."""
 
     deviation: float  # root mean square of the standard deviation
-    ratio: float  # root mean square of error ÷ standard deviation: 1 if the size is right
-    covered: float  # share of returns within two standard deviations, as a mean over episodes
+    ratio: float  # root mean square of error ÷ standard deviation; 1 is right
+    covered: float  # share of returns within two standard deviations, averaged over episodes
     rank: float  # Spearman's correlation of |error| and standard deviation
 
 
 @dataclass(frozen=True)
 class Bias:
-    """The bias of one run's critic: the mean of m_p − G over judged steps, then over episodes.
+    """Hold the bias of one run's critic: the mean of m_p − G over judged steps, then over episodes.
 
-    Episodes are the independent units of the interval.
+    Episodes are the independent samples of the interval.
     """
 
     bias: float
-    low: float | None  # None without two episodes
+    low: float | None  # None with fewer than two episodes
     high: float | None
-    rms: float  # of m_p − G, the noise of a single return included
-    mean_return: float  # of G, for scale
+    rms: float  # root mean square of m_p − G, including the noise of a single return
+    mean_return: float  # mean of G, for scale
     episodes: int
-    steps: int  # judged, of all episodes
-    tail_weight: float  # the largest in any of them
+    steps: int  # judged steps of all episodes
+    tail_weight: float  # largest tail weight of these steps
 
     @property
     def estimate(self) -> Estimate:
@@ -75,12 +76,12 @@ class Bias:
 
     @property
     def relative(self) -> float:
-        """Return the bias as a share of the mean return."""
+        """Return the bias as a fraction of the mean return."""
         return self.bias / abs(self.mean_return) if self.mean_return else math.nan
 
     @property
     def verdict(self) -> str:
-        """Return whether the critic over- or underestimates, if that can be decided."""
+        """Return the verdict: overestimates, underestimates, or undecided."""
         if abs(self.bias) <= ROUNDING * (1 + abs(self.mean_return)):
             return "undecided"
         return bias_verdict(self.estimate)
@@ -88,16 +89,16 @@ class Bias:
 
 @dataclass(frozen=True)
 class ValueErrors:
-    """The predictions of one run's critic in fresh episodes, and the returns.
+    """Hold the predictions of one run's critic in fresh episodes, and the returns.
 
-    Arrays are [E, T] unless stated otherwise: episodes, steps. After the end of an episode, and in
-    an episode whose simulator failed, `judged` is False and the other values have no meaning.
+    Arrays are [E, T] (episodes, steps) unless stated otherwise. After the end of an episode, and in
+    an episode whose simulator failed, `judged` is False and the other values are undefined.
     """
 
-    alpha: float  # 0 where returns are not softened
+    alpha: float  # 0 for returns without entropy
     gamma: float
     length: NDArray[np.int64]  # [E]
-    terminated: NDArray[np.bool_]  # [E]; otherwise the time was up
+    terminated: NDArray[np.bool_]  # [E]; False: cut by the time limit
     observation: NDArray[np.float32]  # [E, T, ds]
     action: NDArray[np.float32]  # [E, T, da]
     reward: Floats
@@ -106,7 +107,7 @@ class ValueErrors:
     v: Floats  # v_p(s_t, a_t); 0 for a critic without a variance
     deviation: Floats  # the critic's standard deviation; NaN for a critic without one
     g: Floats  # G_t
-    tail_weight: Floats  # of the critic's own value in G_t
+    tail_weight: Floats  # weight of the critic's own value in G_t
     judged: NDArray[np.bool_]
 
     @property
@@ -143,9 +144,9 @@ class ValueErrors:
         return np.asarray(self.reward[np.arange(self.reward.shape[1]) < self.length[:, None]])
 
     def within(self, limit: int | None) -> NDArray[np.bool_]:
-        """Return which steps [E, T] are within the task's time limit; episodes may be longer.
+        """Return a mask of the steps [E, T] within the task's time limit; episodes may be longer.
 
-        An episode whose simulator failed has none.
+        An episode whose simulator failed has no such step.
         """
         length = np.minimum(self.length, limit or math.inf)[:, None]
         return np.asarray(
@@ -158,7 +159,7 @@ class ValueErrors:
         return np.asarray(np.where(within, self.reward, 0.0).sum(1)[within.any(1)])
 
     def episode_means(self, values: Floats) -> Floats:
-        """Return the mean over the judged steps of each episode that has some."""
+        """Return the mean over judged steps of each episode with such steps."""
         some = self.judged.any(1)
         return np.asarray(
             np.where(self.judged, values, 0.0).sum(1)[some] / self.judged.sum(1)[some]
@@ -219,8 +220,8 @@ def measure_value_errors(
 ) -> list[ValueErrors]:
     """Play episodes of runs in lockstep, and measure the errors of their critics.
 
-    Episodes are as long as the task's. If that leaves more than half of the steps without
-    judgement, they are played beyond the time limit until all of its steps can be judged.
+    Episodes have the task's length. If more than half of the steps could then not be judged,
+    episodes are played beyond the time limit until all steps within it can be judged.
 
     Args:
         agent: The agent of all runs.
@@ -228,13 +229,13 @@ def measure_value_errors(
         task: The task.
         seeds: Seed of each run.
         episodes: Number of episodes of each run.
-        occasion: Selects the random numbers.
-        shooting: Whether to act as in an evaluation with shooting; returns then have no entropy.
-        sample: Acts instead of the policy.
+        occasion: Name that selects the random numbers.
+        shooting: Whether to use the shooting policy, whose returns have no entropy.
+        sample: Function that acts instead of the policy.
         workers: Worker processes for the simulators.
-        only: The runs that play; None for all.
-        stop: Interrupts the measurement.
-        step_seconds: Largest time of a simulator's step.
+        only: Indices of the runs that play; None for all.
+        stop: Request that interrupts the measurement.
+        step_seconds: Time limit of a simulator's step.
     """
     gamma, alpha = Hyper(state).gamma, agent.entropy_weight(state) * (not shooting)
     sample = sample or _sample_of(agent, state, shooting)
@@ -289,7 +290,7 @@ def measure_value_errors(
 
 
 def _sample_of(agent: Agent, state: State, shooting: bool) -> Sample:
-    """Return the agent's shooting policy or its stochastic policy, with log densities."""
+    """Return the agent's shooting policy or its stochastic policy, with log-densities."""
 
     def shoot(s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
         return agent.behaviour(state, s, draw), s.new_zeros(s.shape[:2])
@@ -298,7 +299,7 @@ def _sample_of(agent: Agent, state: State, shooting: bool) -> Sample:
 
 
 def _judgeable(task: Task, gamma: float) -> Task:
-    """Return the task with episodes so long that at least half of the steps can be judged."""
+    """Return the task with episodes long enough that at least half of the steps can be judged."""
     limit = time_limit(task)
     unjudged = math.ceil(math.log(TAIL) / math.log(gamma)) if gamma else 1
     if limit is not None and limit < 2 * unjudged:
@@ -308,7 +309,7 @@ def _judgeable(task: Task, gamma: float) -> Task:
 
 @dataclass
 class _Record:
-    """Store what was seen and done in episodes played side by side: N = R·E of them."""
+    """Record observations and actions of N = R·E parallel episodes."""
 
     length: NDArray[np.int64]  # [N]
     ended: NDArray[np.bool_]  # [N], False if the simulator failed
@@ -321,13 +322,13 @@ class _Record:
     rewards: list[NDArray[Any]] = field(default_factory=list)  # [N]
 
     def tail_weight(self, gamma: Floats) -> Floats:
-        """Return γ^(T−t) [N, T], the weight of what follows the last step; 0 if terminated."""
+        """Return γ^(T−t) [N, T], the weight of the value after the last step; 0 if terminated."""
         step = np.arange(len(self.rewards))[:, None]
         weight = np.where(self.terminated, 0.0, gamma ** (self.length - step).clip(0))
         return np.asarray(weight.T)
 
     def judged(self, tail_weight: Floats, limit: int | None) -> NDArray[np.bool_]:
-        """Return which steps [N, T] can be judged, up to the task's time limit."""
+        """Return a mask of the steps [N, T] that can be judged, up to the task's time limit."""
         step = np.arange(len(self.rewards))
         judged = self.ended[:, None] & (step < self.length[:, None])
         judged &= tail_weight <= TAIL * (1 + 1e-9)
@@ -369,11 +370,11 @@ def soft_returns(
     gamma: Floats,
     alpha: Floats,
 ) -> Floats:
-    """Return G_t [N, T] of episodes of different lengths.
+    """Return G_t [N, T] for episodes of different lengths.
 
     Args:
         reward: Rewards [N, T].
-        log_pi: Log densities of the actions [N, T].
+        log_pi: Log-densities of the actions [N, T].
         length: Number of steps [N].
         end_value: Soft value of the state after the last step [N].
         gamma: Discount factors [N].

@@ -1,4 +1,4 @@
-"""Start training from the weights of a trained agent."""
+"""Training from the weights of a trained agent."""
 
 import hashlib
 from collections.abc import Mapping
@@ -12,27 +12,29 @@ from pac4sac.training.agent_file import adopt, agent_file, read_agent_file
 
 
 def agent_checksum(source: str | Path) -> str:
-    """Return a checksum of an agent's file that is short enough for a name."""
+    """Return a short checksum of an agent file, for names."""
     path = agent_file(source)
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     except OSError as error:
-        raise UserError(f"The agent {path} cannot be read ({error.strerror}).") from error
+        raise UserError(
+            f"The agent {path} cannot be read ({error.strerror}); give another file."
+        ) from error
 
 
 def start_from(source: str | Path, agent: Agent, state: State, expected: str | None = None) -> None:
-    """Give all runs the networks of a trained agent; target networks become equal to them.
+    """Copy the networks of a trained agent to all runs and to their target networks.
 
     Args:
-        source: What `agent_file` takes.
+        source: Argument of `agent_file`.
         agent: The algorithm of the runs.
-        state: Their tensors.
-        expected: Checksum that the file must have; None for any.
+        state: Tensors of the runs.
+        expected: Required checksum of the file; None for any.
     """
     if expected is not None and agent_checksum(source) != expected:
         raise UserError(
-            f"{source} is no longer the agent {expected} that this training was to start "
-            "from; train again."
+            f"{source} is no longer the agent {expected} from which this training should start; "
+            f"restore that file, or start a new training."
         )
     _, tensors = read_agent_file(agent_file(source))
     adopt(state, _starting_tensors(source, agent, tensors), str(source))
@@ -43,20 +45,21 @@ def start_from(source: str | Path, agent: Agent, state: State, expected: str | N
 def _starting_tensors(
     source: str | Path, agent: Agent, tensors: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return those tensors of a trained agent with which another one starts.
+    """Return the tensors of a trained agent with which training starts.
 
-    The critic predicts on the scale of its rewards, so that scale comes with the networks.
+    The critic predicts on the scale of its rewards, so this scale is copied with the networks.
     """
     networks = {name: tensor for name, tensor in tensors.items() if name in agent.nets}
     scale = {name: tensor for name, tensor in tensors.items() if name.startswith("rewards/")}
     if bool(scale) != agent.config.normalise_rewards:
         needed = str(bool(scale)).lower()
         raise UserError(
-            f"The agent in {source} was trained with normalise_rewards={needed}; set it so here "
-            "too."
+            f"The agent in {source} was trained with normalise_rewards={needed}; use the same "
+            f"value here."
         )
     if missing := sorted(set(agent.nets) - set(networks)):
         raise UserError(
-            f"The agent in {source} has no {' or '.join(missing)}; it is of another algorithm."
+            f"The agent in {source} has no {' or '.join(missing)}; start from an agent of the "
+            f"same algorithm."
         )
     return networks | scale
