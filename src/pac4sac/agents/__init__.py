@@ -1,4 +1,4 @@
-"""The algorithms by name, and the settings a name, a preset and overrides give."""
+"""The algorithms by name, and the settings that a name, a preset and overrides give."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -55,10 +55,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A class of agents, with the settings and the title in which this name differs from it."""
+    """Hold a class of agents, with the default settings and title of this name."""
 
     agent: type[Agent]
-    defaults: Mapping[str, Any] = field(default_factory=dict)  # in every preset
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # changed defaults, in every preset
     title: str = ""
 
 
@@ -95,19 +95,19 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 
 
-# Settings that no longer exist, with the value at which they had no effect; None for those that
-# only counted together with another one.
+# Removed settings, with the value at which they had no effect; None for settings that only had an
+# effect together with another one.
 RETIRED: Mapping[str, Any] = {
     **{"entropy_rule": "joints", "least_alpha": 0.0, "shoot": "always", "target_shots": 1},
     **{"prior_mean": 0.0, "prior_variance": 1.0, "prior": "fixed", "freeze_variance": False},
     **{"head": "gaussian", "objective": "paper", "complexity": "paper", "loss_range": 1.0},
     **{"target": "mean", "exploration_batch": "same", "shooting": "independent"},
     **dict.fromkeys(("delta", "loss_scale", "bound_lambda", "observation_variance", "forgetting")),
-    "lr_end": None,  # some agents have it still
+    "lr_end": None,  # some agents still have it
 }
 
 
-# Settings that runs stored before they existed lack, with the value that was in effect.
+# Settings that older runs lack, with the value that was in effect.
 ADDED: Mapping[str, Any] = {
     **{"log_std_max": 1.0, "alpha_beta_1": 0.5},
     **{"lr_schedule": "constant", "lr_steps": 1_000_000},
@@ -115,10 +115,10 @@ ADDED: Mapping[str, Any] = {
 
 
 def algorithm_name(algo: str | type[Agent]) -> str:
-    """Return the name of an algorithm that is given as a name or as a class.
+    """Return the name of an algorithm, given as a name or a class.
 
     Raises:
-        UserError: If it is neither.
+        UserError: If it is neither a name nor a class of agents.
     """
     if isinstance(algo, str):
         return algo
@@ -134,7 +134,7 @@ def algorithm_name(algo: str | type[Agent]) -> str:
 def get_algorithm(name: str) -> Algorithm:
     """Return a shipped algorithm by name, or a custom one by "module:Class"."""
     if not isinstance(name, str):
-        raise UserError(f"An algorithm is a name, not {name!r}.")
+        raise UserError(f"The name of an algorithm must be a string, not {name!r}.")
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     if ":" not in name:
@@ -158,7 +158,7 @@ def setting_names(algo: str) -> list[str]:
 def make_config(
     algo: str, preset: str = "default", overrides: Mapping[str, Any] | None = None
 ) -> AgentConfig:
-    """Return the settings of one run. Overrides may be values or text.
+    """Return the settings of one run; overrides may be values or text.
 
     Raises:
         UserError: If there is no such algorithm, preset or setting, or a value is not allowed.
@@ -179,26 +179,29 @@ def make_config(
 
 
 def stored_config(algo: str, stored: Mapping[str, Any]) -> AgentConfig:
-    """Return the settings of a stored run, without retired ones that had no effect.
+    """Return the settings of a stored run, without removed ones that had no effect.
 
     Raises:
         UserError: If the algorithm no longer has a setting that had an effect.
     """
     config = get_algorithm(algo).agent.Config
     if removed := removed_settings(algo, stored):
-        raise UserError(f"{algo} no longer has the settings {', '.join(removed)} of this run.")
+        raise UserError(
+            f"{algo} no longer has the settings {', '.join(removed)} of this run; "
+            "use the version that trained it."
+        )
     complete = completed(stored)
     known = {f.name for f in dataclasses.fields(config)}
     return config(**{name: value for name, value in complete.items() if name in known})
 
 
 def completed(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return stored settings with the values of later ones that were in effect then."""
+    """Return stored settings, completed by the then effective values of newer settings."""
     return {**ADDED, **stored}
 
 
 def removed_settings(algo: str, stored: Mapping[str, Any]) -> list[str]:
-    """Return the settings of a stored run that had an effect and that its algorithm lacks today."""
+    """Return the settings of a stored run that had an effect and no longer exist."""
     known = {f.name for f in dataclasses.fields(get_algorithm(algo).agent.Config)}
     unknown = {name: value for name, value in stored.items() if name not in known}
     return sorted(

@@ -1,8 +1,8 @@
-"""Everything that a custom agent imports.
+"""The names that custom agents import.
 
 An agent is a class with two networks and a few functions on tensors. All runs of a cohort are
-computed at once, so the first axis of every tensor is that of the runs: R runs, M members of an
-ensemble, B rows of a batch.
+computed at once, so the first axis of every tensor is the runs: R runs, M ensemble members, B rows
+of a batch.
 
 1. Subclass `Agent`, or a similar algorithm: `Sac`, `Ddpg`, `Td3`, `Oac`, `CrossQ`, `Redq`, `DroQ`,
    `Tqc`, `Xqc`, `FlashSac`, or the paper's `Pac4Sac`. Before another algorithm, `PacBayesCritic`
@@ -19,14 +19,15 @@ ensemble, B rows of a batch.
    would differ from an uninterrupted one.
 5. `with_target` names the networks that have a target network; `delayed` what is updated only in
    every d-th update.
-6. There is no branch on numbers and no `.item()`, so that an update can be compiled: `torch.where`
+6. Use no branch on values and no `.item()`, so that an update can be compiled: `torch.where`
    instead of `if`.
 7. `presets` are named sets of settings; "default" is the one without changes.
-8. `revision` is raised when results change by an edit outside the module of the class.
+8. Raise `revision` when an edit outside the module of the class changes results.
 
 `pac4sac check module:Class` tests all of this on random data, and `pac4sac train TASK --algo
-module:Class` trains it. `docs/own-agent.md` explains one example line by line, and each file in
-`agents/variants/` is another."""
+module:Class` trains the agent. `docs/own-agent.md` explains an example line by line, and the files
+in `agents/variants/` are further examples.
+"""
 
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
 from pac4sac.agents.batch_norm import BatchNormalised, BatchNormTrunk

@@ -4,7 +4,8 @@ of tensors, the order of an update, metrics. The steps of Adam and of target net
 
 Everything here and in the agents is tensor code of fixed shapes on all runs at once: no branch on
 data, no synchronisation with the device. State tensors are changed in place, so one update can be
-compiled or captured."""
+compiled or captured.
+"""
 
 import copy
 import math
@@ -30,12 +31,12 @@ from pac4sac.agents.state import count_up as count_up
 from pac4sac.agents.tape import Stream
 from pac4sac.base.errors import UserError
 
-REWARDS = ("return", "count", "mean", "variance")  # running statistics, if rewards are scaled
-LEAST_VARIANCE = 1e-8  # of discounted returns that vary
+REWARDS = ("return", "count", "mean", "variance")  # running statistics of scaled rewards
+LEAST_VARIANCE = 1e-8  # smallest variance of discounted returns that counts as not constant
 
 
 class Agent(ABC):
-    """An algorithm, for all runs of a cohort.
+    """Define an algorithm for all runs of a cohort.
 
     A subclass defines `networks` and the functions of its publication: `bellman_target`,
     `actor_loss`, `behaviour`, `deterministic_action` and, if it is not the squared Bellman error,
@@ -57,7 +58,7 @@ class Agent(ABC):
     """
 
     title: ClassVar[str]  # one line for `pac4sac list algos`
-    revision: ClassVar[int] = 1  # raise it when results of the algorithm change
+    revision: ClassVar[int] = 1  # raised when results of the algorithm change
     Config: ClassVar[type[AgentConfig]] = AgentConfig
     # Named sets of settings. "default" has the settings of the algorithm's own publication,
     # "reproduction" those that all algorithms share in the studies of the PAC4SAC paper.
@@ -65,27 +66,28 @@ class Agent(ABC):
         "default": {},
         "reproduction": REPRODUCTION,
     }
-    # Presets with a multiple of the task's updates per step; the others name a fixed number.
+    # Presets with a multiple of the task's updates per step; the others have a fixed number.
     updates_of_task: ClassVar[Mapping[str, int]] = {"reproduction": 1}
-    takes_minimum: ClassVar[bool] = True  # of several critics; otherwise they are one posterior
+    # Several critics: use the minimum; otherwise they form one posterior.
+    takes_minimum: ClassVar[bool] = True
     with_target: ClassVar[tuple[str, ...]] = ("critic",)  # networks that have a target network
     # Networks, and target networks such as "critic/target", that are updated only in every d-th
-    # update: the name of the per-run setting that holds d.
+    # update, with the name of the per-run setting of d.
     delayed: ClassVar[Mapping[str, str]] = {}
-    delayed_last: ClassVar[bool] = False  # in the last of d updates, otherwise in the first
-    # the stream of normal numbers with which `behaviour` explores; "" if it has none
+    delayed_last: ClassVar[bool] = False  # update in the last of d updates instead of the first
+    # stream of normal numbers of the exploration in `behaviour`; "" if it has none
     exploration_stream: ClassVar[str] = ""
-    # what is delayed, in a copy for updates without it
+    # delayed parts, in a copy for updates without them
     resting: frozenset[str] = frozenset()
     critic: Critic
 
     def __init__(self, configs: Sequence[AgentConfig], ds: int, da: int) -> None:
         self.configs = tuple(configs)
-        self.config = self.configs[0]  # for structural settings, which all runs share
+        self.config = self.configs[0]  # for structural settings, which are the same for all runs
         self.ds, self.da = ds, da
         if self.config.noise_colour != "white" and not self.exploration_stream:
             raise UserError(
-                f"{type(self).__name__} has no exploration_stream that noise_colour could change; "
+                f"{type(self).__name__} has no exploration_stream, which noise_colour needs; "
                 "leave noise_colour at white."
             )
         self.nets = self.networks()
@@ -103,15 +105,14 @@ class Agent(ABC):
         """Return a per-run setting of every run."""
         return [config.number(name) for config in self.configs]
 
-    # --- what an algorithm is made of
+    # --- parts of an algorithm
 
     @abstractmethod
     def networks(self) -> dict[str, Net]:
         """Build the networks.
 
         Returns:
-            The networks by the names under which the state holds their weights: "critic", "actor"
-            and so on.
+            The networks by the names of their weights in the state: "critic", "actor" and so on.
         """
 
     @abstractmethod
@@ -124,20 +125,19 @@ class Agent(ABC):
             draw: Random numbers of `update_streams`.
 
         Returns:
-            A `Target`, or whatever else `critic_loss` needs of the next state.
+            A `Target`, or any other input of `critic_loss`.
         """
 
     def critic_loss(
         self, state: State, theta: Params, batch: Batch, target: Any, draw: Draw
     ) -> Loss:
-        """Compute the loss of the critic: the squared Bellman error of every member, unless
-        overridden.
+        """Compute the loss of the critic, by default the squared Bellman error of every member.
 
         Args:
             state: State of the cohort.
             theta: Weights of the critic, with gradient.
             batch: Transitions of all runs.
-            target: What `bellman_target` returned.
+            target: Result of `bellman_target`.
             draw: Random numbers of `update_streams`.
 
         Returns:
@@ -186,7 +186,8 @@ class Agent(ABC):
         """
 
     def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        """Sample actions of the policy π that the critic evaluates: no shooting, no exploration.
+        """Sample actions of the policy π that the critic evaluates, without shooting or
+        exploration.
 
         Args:
             state: State of the cohort.
@@ -216,7 +217,7 @@ class Agent(ABC):
         return {}
 
     def shots(self, evaluating: bool) -> tuple[int, ...]:
-        """Return for each run the number of candidates from which `behaviour` chooses an action."""
+        """Return the number of candidates of each run among which `behaviour` chooses."""
         return (1,) * self.runs
 
     def update_streams(self) -> dict[str, Stream]:
@@ -226,7 +227,7 @@ class Agent(ABC):
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
         """Return further tensors, with runs as the first axis.
 
-        An agent file keeps those whose names begin with "posterior/".
+        An agent file includes those whose names begin with "posterior/".
         """
         return {}
 
@@ -238,28 +239,30 @@ class Agent(ABC):
     # --- the value of several critics: their minimum
 
     def build_critic(self) -> Critic:
-        """Return the critic that the actor follows; `PacBayesCritic` makes it a randomised one."""
+        """Return the critic that the actor follows; `PacBayesCritic` makes it a randomised
+        critic."""
         return Critic(self.trunk(s=self.ds, a=self.da))
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
-        """Return what the actor maximises, [R, B]."""
+        """Return the value that the actor maximises, [R, B]."""
         return self.critic(theta, s, a)[0].amin(1)
 
     def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
-        """Return the value of the next state in a target, [R, B]: the minimum of the target
-        critics."""
+        """Return the value of the next state in a target, the minimum of the target critics [R,
+        B]."""
         return self.critic(self.params(state, "critic/target"), s2, a2)[0].amin(1)
 
     def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return what the online critic predicts, each [R, B]: the smallest of its members' means,
-        with that member's variance if it has one."""
+        """Return the online critic's prediction, each [R, B]: the smallest mean of its members,
+        with the variance of that member if it has one."""
         m, v = self.critic(self.params(state, "critic"), s, a)
         least, member = m.min(1, keepdim=True)
         return least.squeeze(1), None if v is None else v.gather(1, member).squeeze(1)
 
     def drawn_values(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        """Return Q [R, B, S] of the online critic with S draws of its head's weights, each for all
-        pairs, from noise [R, S, M, width]; without a posterior, the same value S times."""
+        """Return Q [R, B, S] of the online critic for S draws of its head's weights, from noise [R,
+        S, M, width]; each draw is used for all pairs. Without a posterior, the S values are
+        equal."""
         if not self.critic.gaussian:
             return (
                 self.mean_and_variance(state, s, a)[0].unsqueeze(-1).expand(-1, -1, noise.shape[1])
@@ -287,15 +290,15 @@ class Agent(ABC):
     def initial_state(self, seeds: Sequence[int], device: torch.device) -> State:
         runs = self.runs
         state: State = {
-            "step": torch.zeros((), dtype=torch.int64, device=device),  # environment steps taken
-            # updates made, passes over resting runs too
+            "step": torch.zeros((), dtype=torch.int64, device=device),  # environment steps so far
+            # updates so far, including passes over resting runs
             "update": torch.zeros((), dtype=torch.int64, device=device),
             "alive": torch.ones(runs, dtype=torch.bool, device=device),
             "diverged_step": torch.full((runs,), -1, dtype=torch.int64, device=device),
             "diverged_net": torch.full((runs,), -1, dtype=torch.int64, device=device),
             # sums since the last log line
             "metrics": torch.zeros(len(self.metric_names), runs, device=device),
-            # what is delayed is logged less often; otherwise one count for all
+            # one count per metric if parts are delayed, otherwise one count
             "metrics_count": torch.zeros(
                 (len(self.metric_names), runs) if self.delayed else runs, device=device
             ),
@@ -318,7 +321,7 @@ class Agent(ABC):
         return state
 
     def params(self, state: State, name: str) -> Params:
-        """Return the weights of a network by layer; "critic/target" names the target network."""
+        """Return the weights of a network by layer; "critic/target" is the target network."""
         return self.nets[name.split("/")[0]].views(state[name])
 
     def act(self, state: State, s: Tensor, draw: Draw) -> Tensor:
@@ -333,8 +336,8 @@ class Agent(ABC):
         return torch.where(warming.unsqueeze(1), 2 * draw["warmup"] - 1, action)
 
     def update_observation_statistics(self, state: State, s: Tensor) -> None:
-        """Add observations [R, ds] to the running mean and variance that every network and target
-        network has."""
+        """Add observations [R, ds] to the running mean and variance of every network and target
+        network."""
         for name in (*self.nets, *(f"{name}/target" for name in self.with_target)):
             members = self.nets[name.split("/")[0]].members
             x, alive = (
@@ -397,8 +400,8 @@ class Agent(ABC):
             old.copy_(torch.where(state["alive"], new, old))
 
     def reward_scale(self, state: State) -> Tensor:
-        """Return what rewards are divided by before a critic learns them, [R]: the standard
-        deviation of the discounted return, or 1 as long as nothing has varied."""
+        """Return the divisor of rewards in learning, [R]: the standard deviation of the discounted
+        return, or 1 while it is constant."""
         if not self.config.normalise_rewards:
             return torch.ones_like(Hyper(state).gamma)
         variance = state["rewards/variance"]
@@ -414,7 +417,7 @@ class Agent(ABC):
 
     def members_std(self, state: State, s: Tensor, a: Tensor) -> Tensor:
         """Return the standard deviation over several plain critics, [R, B], in the same units; NaN
-        for a single critic, or one of another kind."""
+        for a single critic or another kind."""
         if getattr(self, "critic", None) is None or self.critic.members < 2:
             return s.new_full(s.shape[:2], math.nan)
         q, _ = self.critic(self.params(state, "critic"), s, a)
@@ -425,7 +428,7 @@ class Agent(ABC):
         return self.alpha(state) * self.reward_scale(state)
 
     def learning_starts(self) -> list[int]:
-        """Return for each run the first step with an update: after the warm-up, and once a whole
+        """Return the first step with an update of each run: after the warm-up, and once a whole
         batch is stored."""
         return [max(config.warmup, config.batch) for config in self.configs]
 
@@ -435,7 +438,7 @@ class Agent(ABC):
         active = state["alive"] & (
             state["step"] >= Hyper(state).warmup.clamp_min(self.config.batch)
         )
-        # others of the cohort have more
+        # other runs of the cohort have more
         active = active & (self.update_in_step(state) < Hyper(state).updates_per_step)
         scale = {"reward_scale": self.reward_scale(state)} if self.config.normalise_rewards else {}
         values = self.measured(self.learn(state, batch, draw, active) | scale)
@@ -459,25 +462,24 @@ class Agent(ABC):
         return batch
 
     def measured(self, log: Mapping[str, Tensor]) -> Tensor:
-        """Return the metrics of the losses, [metrics, R]; NaN for parts that this update leaves
-        out."""
+        """Return the metrics of the losses, [metrics, R]; NaN for parts that this update omits."""
         who, missing = type(self).__name__, [name for name in self.metric_names if name not in log]
         if missing and not self.resting:
             names = ", ".join(missing)
             raise UserError(
-                f"No loss of {who} reports {names}, which its logged() names: report it, or "
-                "take it out there."
+                f"No loss of {who} reports {names}, but its logged() includes this; report it, "
+                "or remove it there."
             )
         if unnamed := ", ".join(name for name in log if name not in self.metric_names):
             raise UserError(
-                f"A loss of {who} reports {unnamed}, which its logged() does not name: name "
-                "it there too."
+                f"A loss of {who} reports {unnamed}, but its logged() does not include this; add "
+                "it there."
             )
         nothing = torch.full_like(next(iter(log.values())), math.nan)
         return torch.stack([log.get(name, nothing) for name in self.metric_names])
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
-        """Update the active runs [R]: the critic, then the actor. Return what to log."""
+        """Update the active runs [R], first the critic, then the actor; return the metrics."""
         with torch.no_grad():
             target = self.bellman_target(state, batch, draw)
         log = self.descend(
@@ -493,15 +495,14 @@ class Agent(ABC):
     # --- steps of the networks
 
     def trained(self) -> tuple[str, ...]:
-        """Return the names of the state tensors that Adam changes."""
+        """Return the names of the state tensors that Adam updates."""
         return tuple(self.nets)
 
     def descend(
         self, state: State, name: str, loss_of: Callable[[Params], Loss], active: Tensor
     ) -> dict[str, Tensor]:
-        """Take one gradient step of a network on its loss, then one step of its target network,
-        which nothing in this update reads again. Returns what to log; nothing if the network
-        rests."""
+        """Take a gradient step of a network on its loss, followed by a step of its target network,
+        which is not read again in this update. Return the metrics; empty if the network rests."""
         log: dict[str, Tensor] = {}
         if name not in self.resting:
             log = self._gradient_step(state, name, loss_of, self.due(state, name, active))
@@ -531,8 +532,8 @@ class Agent(ABC):
     def adam(
         self, state: State, name: str, gradient: Tensor, loss: Tensor, active: Tensor
     ) -> Tensor:
-        """Take a step of Adam for the active runs and return the norm [R] of the gradient. A run
-        whose loss or gradient is not finite is frozen; the others are not affected."""
+        """Take a step of Adam for the active runs, and return the norm [R] of the gradient. A run
+        with a non-finite loss or gradient is frozen; the others are not affected."""
         norm = gradient.square().sum((1, 2)).sqrt()
         finite = norm.isfinite() & loss.isfinite()
         freeze_diverged(state, list(self.trained()).index(name), active & ~finite)
@@ -541,9 +542,9 @@ class Agent(ABC):
         return norm
 
     def learning_rate(self, state: State, name: str) -> Tensor:
-        """Return the present learning rate [R] of a network, or of log_alpha. A schedule follows
-        the steps that the network itself has taken, and ends at 0 or at the share `lr_end`, if
-        there is such a setting."""
+        """Return the current learning rate [R] of a network, or of log_alpha. A schedule follows
+        the steps of the network, and ends at 0 or at the fraction `lr_end`, if there is such a
+        setting."""
         rate = learning_rate(state, name)
         if self.config.lr_schedule == "constant":
             return rate
@@ -555,47 +556,46 @@ class Agent(ABC):
     def _check_per_run(self, what: str, value: Tensor) -> None:
         if value.shape != (self.runs,):
             raise UserError(
-                f"In {type(self).__name__}, {what} has the shape {list(value.shape)} and must "
-                "have one number for each "
-                f"run, [{self.runs}]: a mean over the batch is .mean(-1)."
+                f"In {type(self).__name__}, {what} has the shape {list(value.shape)}, but must "
+                f"have one number for each run, [{self.runs}]; average over the batch with "
+                ".mean(-1)."
             )
 
-    # --- delayed updates: two programs, one with and one without what is delayed
+    # --- delayed updates: two programs, with and without the delayed parts
 
     @property
     def updates_per_step(self) -> int:
         return max(config.updates_per_step for config in self.configs)
 
     def update_in_step(self, state: State) -> Tensor:
-        """Return the index of the present update among those of its step."""
+        """Return the index of the current update within its step."""
         return state["update"] % self.updates_per_step
 
     def without_delayed(self) -> Self:
-        """Return the agent for updates that compute and change nothing of what is delayed."""
+        """Return the agent for updates without the delayed parts."""
         short = copy.copy(self)
         short.resting = frozenset(self.delayed)
         return short
 
     @property
     def period(self) -> int:
-        """Return the number of updates after which all delayed parts of all runs are due
-        together again."""
+        """Return the period in updates after which all delayed parts of all runs coincide."""
         return math.lcm(
             *(int(delay) for setting in self.delayed.values() for delay in self.numbers(setting))
         )
 
     def full_update(self, start: int) -> tuple[int, int]:
-        """Return a step, from `start` on, in which the delayed parts of all runs move, and the
-        number of that update in the step."""
+        """Return a step, at or after `start`, with an update of the delayed parts of all runs, and
+        the index of that update in the step."""
         late = int(self.delayed_last)
         return start + -(start + late) % self.period, late * (self.updates_per_step - 1)
 
     def moves_delayed(self, step: int, update: int) -> bool:
-        """Return whether a delayed part of any run is due in this update of this step; known
-        without asking the device."""
+        """Return whether a delayed part of any run is due in this update of this step, without
+        reading from the device."""
         if not self.delayed:
             return True
-        # of a run's own updates
+        # counts a run's own updates
         first = update + int(self.delayed_last)
         numbers = [step * config.updates_per_step + first for config in self.configs]
         delays = [self.numbers(setting) for setting in set(self.delayed.values())]
@@ -604,7 +604,7 @@ class Agent(ABC):
         )
 
     def due(self, state: State, part: str, active: Tensor) -> Tensor:
-        """Return which of the active runs [R] update a network, or a target network, in the present
+        """Return the active runs [R] that update a network, or a target network, in the current
         update."""
         if part not in self.delayed:
             return active

@@ -1,6 +1,6 @@
 """Batch normalisation: a network is normalised by its batch in its own gradient step, and by
-running statistics in any other use. Mean and variance of a layer's inputs are stored among the
-weights, but never get a gradient: whatever copies, stores or exports a network includes them."""
+running statistics otherwise. Mean and variance of a layer's inputs are stored with the weights but
+get no gradient, so copies, files and exports of a network include them."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,16 +10,16 @@ from torch import Tensor
 from pac4sac.agents.base import Agent, Loss, State
 from pac4sac.agents.nets import Parameter, Params, Trunk
 
-DECAY = 0.99  # of the running statistics per gradient step
+DECAY = 0.99  # decay of running statistics per gradient step
 FIRST = {"scale": 1.0, "shift": 0.0, "mean": 0.0, "variance": 1.0}
 
 
 class Learning(dict[str, Tensor]):
-    """The weights of a network that is normalised by its batch."""
+    """Hold the weights of a network that is normalised by its batch."""
 
     def __init__(self, weights: Params) -> None:
         super().__init__(weights)
-        # mean and variance of this batch, by the names of the running statistics
+        # mean and variance of this batch, by name of the running statistics
         self.seen: dict[str, Tensor] = {}
 
 
@@ -29,7 +29,7 @@ def norm_parameters(layer: str, width: int) -> dict[str, Parameter]:
 
 
 def moments(p: Learning, layer: str, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and variance [G, 1, width] of a batch, and note them."""
+    """Return mean and variance [G, 1, width] of a batch, and record them."""
     mean, variance = x.mean(1, keepdim=True), x.var(1, correction=0, keepdim=True)
     p.seen |= {f"{layer}.mean": mean.detach(), f"{layer}.variance": variance.detach()}
     return mean, variance
@@ -47,13 +47,14 @@ def batch_norm(p: Params, layer: str, x: Tensor, epsilon: float) -> Tensor:
 
 
 def as_rows(inputs: tuple[Tensor, ...]) -> Tensor:
-    """Return the inputs of a network side by side; a single state may come with many actions."""
+    """Concatenate the inputs of a network; a single state may have many actions."""
     rows = max(x.shape[1] for x in inputs)
     return torch.cat([x.expand(-1, rows, -1) for x in inputs], -1)
 
 
 class BatchNormTrunk(Trunk):
-    """Layers below a head: BatchNorm, then depth × (Linear without bias, BatchNorm, activation).
+    """Compute the layers below a head: BatchNorm, then depth × (Linear without bias, BatchNorm,
+    activation).
 
     Args:
         inputs: Sizes of the inputs by name.
@@ -78,8 +79,8 @@ class BatchNormTrunk(Trunk):
             del self.parameters[f"{i}.bias"]
         for layer, size in enumerate([sum(self.inputs), *[width] * depth]):
             self.parameters |= norm_parameters(f"bn{layer}", size)
-        # The next normalisation subtracts what the first one adds. Its gradient would be rounding
-        # noise, of which Adam makes steps of full length.
+        # The next normalisation cancels a shift of the first one, whose gradient would be rounding
+        # noise that Adam scales to full steps.
         del self.parameters["bn0.shift"]
 
     def _first(self, p: Params, inputs: tuple[Tensor, ...]) -> Tensor:
@@ -90,11 +91,11 @@ class BatchNormTrunk(Trunk):
 
 
 class BatchNormalised(Agent):
-    """An agent whose networks use batch statistics in their own gradient steps.
+    """Make the networks of an agent use batch statistics in their own gradient steps.
 
-    Those steps also update the running statistics.
+    These steps also update the running statistics.
 
-    Put it before an algorithm in the list of base classes.
+    List it before an algorithm in the base classes.
 
     Args:
         configs: Settings of each run.
@@ -130,5 +131,5 @@ class BatchNormalised(Agent):
 
 
 def of_members(runs: Tensor, members: int) -> Tensor:
-    """[R] -> [G, 1, 1]"""
+    """Repeat values [R] for each member as [G, 1, 1]."""
     return runs.repeat_interleave(members).view(-1, 1, 1)

@@ -1,10 +1,11 @@
 """PAC-Bayes bounds in the paper's letters: m, v the posterior's mean and variance, kl = D_KL(μ‖μ₀),
 n = N tuples.
 
-Pure, differentiable and batched: an argument is a tensor of any shape (they broadcast) or a plain
-number. Numbers are checked; tensors are not, since they come from the hot path. The bounds assume
-i.i.d. tuples, which a replay buffer only approximates, and losses in [0, 1] unless `loss_range`
-says otherwise."""
+The functions are pure, differentiable and batched: an argument is a tensor of any shape (shapes
+broadcast) or a plain number. Numbers are checked; tensors are not, for speed. The bounds assume
+i.i.d. tuples, which a replay buffer only approximates, and losses in [0, 1] unless `loss_range` is
+given.
+"""
 
 import math
 from collections.abc import Callable
@@ -48,34 +49,34 @@ def gaussian_kl(m: Real, v: Real, m0: Real = 0.0, v0: Real = 1.0) -> Tensor:
 
 
 def complexity_paper(kl: Real, n: Real, floor: float = 1e-12) -> Tensor:
-    """√(KL/N), the conservative term of the paper's section 3.1; floored, since the slope of √ at 0
-    is infinite."""
+    """Return √(KL/N), the conservative term of the paper's Section 3.1, with a floor because the
+    slope of √ at 0 is infinite."""
     kl, n = _checked(kl=kl, n=n)
     return torch.sqrt(torch.clamp(kl / n, min=floor))
 
 
 def complexity_mcallester(kl: Real, n: Real, delta: Real) -> Tensor:
-    """√((KL + ln(1/δ)) / 2N): McAllester as the paper prints it (section 3.1); smaller than what is
-    proven."""
+    """Return √((KL + ln(1/δ)) / 2N), McAllester's term as printed in the paper's Section 3.1; it is
+    smaller than the proven one."""
     kl, n, delta = _checked(kl=kl, n=n, delta=delta)
     return torch.sqrt((kl - torch.log(delta)) / (2 * n))
 
 
 def complexity_mcallester_2003(kl: Real, n: Real, delta: Real) -> Tensor:
-    """√((KL + ln(N/δ)) / 2(N − 1)): as proven by McAllester (2003), PAC-Bayesian Stochastic Model
-    Selection; N ≥ 2."""
+    """Return √((KL + ln(N/δ)) / 2(N − 1)), as proven by McAllester (2003), PAC-Bayesian Stochastic
+    Model Selection; N ≥ 2."""
     kl, n, delta = _checked(kl=kl, n=n, delta=delta, least_n=2)
     return torch.sqrt((kl + torch.log(n / delta)) / (2 * (n - 1)))
 
 
 def complexity_maurer(kl: Real, n: Real, delta: Real) -> Tensor:
-    """√κ = √((KL + ln(2√N/δ)) / 2N): Maurer (2004), A Note on the PAC Bayesian Theorem, for losses
-    in [0, 1]."""
+    """Return √κ = √((KL + ln(2√N/δ)) / 2N) of Maurer (2004), A Note on the PAC Bayesian Theorem,
+    for losses in [0, 1]."""
     return torch.sqrt(kappa(kl, n, delta))
 
 
 def _bound_by(complexity: Callable[[Real, Real, Real], Tensor]) -> Callable[..., Tensor]:
-    """R̂ + complexity, scaled by the range of the loss."""
+    """Return the bound R̂ + complexity, scaled by the range of the loss."""
 
     def bound(risk: Real, kl: Real, n: Real, delta: Real, loss_range: Real = 1.0) -> Tensor:
         _checked(loss_range=loss_range)
@@ -84,10 +85,10 @@ def _bound_by(complexity: Callable[[Real, Real, Real], Tensor]) -> Callable[...,
     return bound
 
 
-# shown as the paper's, section 3.1; not fit for a certificate
+# the paper's, Section 3.1; not valid for a certificate
 mcallester = _bound_by(complexity_mcallester)
 mcallester_2003 = _bound_by(complexity_mcallester_2003)
-# R̂ + √κ, the classic bound: the least that a certificate should use
+# R̂ + √κ, the classic bound: the simplest valid one for a certificate
 maurer = _bound_by(complexity_maurer)
 
 
@@ -96,7 +97,7 @@ maurer = _bound_by(complexity_maurer)
 
 
 def theorem_1_verdict(n: float, r_max: float, correlation: float) -> str:
-    """The condition under which Theorem 1 says anything, in words; `correlation` is ‖Γ‖."""
+    """Return the condition under which Theorem 1 is not vacuous, in words; `correlation` is ‖Γ‖."""
     least = 2 * r_max**2 * correlation**2
     if n > least:
         return f"valid: N = {n:g} exceeds 2 R_max² ‖Γ‖² = {least:g}"
@@ -113,13 +114,13 @@ def theorem_1(
     r_max: Real,
     correlation: Real,
 ) -> Tensor:
-    """Theorem 1 of the paper (Fard et al. 2012), a bound on E‖Q_π − Q‖²; infinite where it is
-    vacuous."""
+    """Return the bound of the paper's Theorem 1 (Fard et al. 2012) on E‖Q_π − Q‖²; infinite if it
+    is vacuous."""
     numbers = _checked(risk, r_max, correlation, kl=kl, n=n, delta=delta, gamma=gamma)
     risk, r_max, correlation, kl, n, delta, gamma = numbers
     effective_n = n / (2 * r_max.square() * correlation.square())
     valid = effective_n > 1
-    # 2 stands in where the theorem is silent: a NaN inside the root would reach the gradient
+    # 2 replaces vacuous values, because a NaN inside the root would reach the gradient
     # through torch.where.
     effective_n = torch.where(valid, effective_n, 2.0)
     root = torch.sqrt((torch.log(effective_n / delta) + kl) / (effective_n - 1))
@@ -129,20 +130,22 @@ def theorem_1(
 def final_bound(
     risk: Real, kl: Real, n: Real, delta: Real, *, gamma: Real, next_value_variance: Real
 ) -> Tensor:
-    """The final bound of the paper's section 3.1; its left side, printed E R(μ), means E‖Q_π − Q‖².
+    """Return the final bound of the paper's Section 3.1; its left side, printed as E R(μ), is E‖Q_π
+    − Q‖².
 
-    As printed: the variance, which the value-error inequality adds, is subtracted and lacks a γ².
+    It is computed as printed, with the variance subtracted and without γ², although the value-error
+    inequality adds it.
     """
     risk, gamma = _checked(risk, gamma=gamma)
     return (risk + complexity_mcallester(kl, n, delta) - next_value_variance) / (1 - gamma).square()
 
 
-# --- Losses in [0, 1] and the bounds made for them
+# --- Losses in [0, 1], and bounds for them
 # --------------------------------------------------------------------
 
 
 def bounded_loss(m: Real, v: Real, y: Real, epsilon: Real) -> Tensor:
-    """E over Q ~ N(m, v) of 1 − exp(−(Q − y)²/ε²), the bounded stand-in for the squared error
+    """Return E_{Q~N(m, v)} of 1 − exp(−(Q − y)²/ε²), a bounded replacement of the squared error
     (Gaussian integral)."""
     m, v, y, epsilon = _checked(m, v, y, epsilon=epsilon)
     width = epsilon.square()
@@ -150,37 +153,38 @@ def bounded_loss(m: Real, v: Real, y: Real, epsilon: Real) -> Tensor:
 
 
 def kappa(kl: Real, n: Real, delta: Real) -> Tensor:
-    """κ = (KL + ln(2√N/δ)) / 2N, shared by the bounds below (Maurer 2004).
+    """Return κ = (KL + ln(2√N/δ)) / 2N, which the bounds below use (Maurer 2004).
 
-    Maurer asks N ≥ 8, and a plain number below is refused; the inequality behind ln(2√N) holds for
-    N = 1…7 as well, so the tensor N of a nearly empty buffer does no harm."""
+    Maurer requires N ≥ 8, and smaller plain numbers are refused. The inequality behind ln(2√N) also
+    holds for N = 1…7, so a tensor N of a nearly empty buffer is valid.
+    """
     kl, n, delta = _checked(kl=kl, n=n, delta=delta, least_n=8)
     return (kl + torch.log(2 * torch.sqrt(n) / delta)) / (2 * n)
 
 
 def quadratic(risk: Real, kl: Real, n: Real, delta: Real) -> Tensor:
-    """(√(R̂ + κ) + √κ)²: Rivasplata et al. (2019), PAC-Bayes with Backprop; under the classic one
-    where below ¼."""
+    """Return (√(R̂ + κ) + √κ)² of Rivasplata et al. (2019), PAC-Bayes with Backprop; below ¼ it is
+    tighter than the classic bound."""
     k = kappa(kl, n, delta)
     return (torch.sqrt(risk + k) + torch.sqrt(k)).square()
 
 
 def optimal_lambda(risk: Real, kl: Real, n: Real, delta: Real) -> Tensor:
-    """λ* = 2 / (√(R̂/κ + 1) + 1), where the λ-bound is least (Thiemann et al. 2017) and equals the
-    quadratic one."""
+    """Return λ* = 2 / (√(R̂/κ + 1) + 1), which minimises the λ-bound (Thiemann et al. 2017); the
+    minimum equals the quadratic bound."""
     return 2 / (torch.sqrt(risk / kappa(kl, n, delta) + 1) + 1)
 
 
 def lambda_bound(risk: Real, kl: Real, n: Real, delta: Real, lam: Real | None = None) -> Tensor:
-    """R̂/(1 − λ/2) + 2κ/(λ(1 − λ/2)), for all λ in (0, 2) at once: Thiemann et al. (2017); λ* where
-    none is given."""
+    """Return R̂/(1 − λ/2) + 2κ/(λ(1 − λ/2)) of Thiemann et al. (2017), valid for all λ in (0, 2)
+    simultaneously; λ defaults to λ*."""
     risk, lam = _checked(risk, lam=optimal_lambda(risk, kl, n, delta) if lam is None else lam)
     return (risk + 2 * kappa(kl, n, delta) / lam) / (1 - lam / 2)
 
 
 def kl_bound(risk: Real, kl: Real, n: Real, delta: Real) -> Tensor:
-    """kl⁻¹(R̂ | 2κ): Seeger (2002) with Maurer's constant; tightest, as classic and quadratic relax
-    it."""
+    """Return kl⁻¹(R̂ | 2κ) of Seeger (2002) with Maurer's constant; the classic and quadratic
+    bounds are relaxations of it."""
     return kl_inverse(risk, 2 * kappa(kl, n, delta))
 
 
@@ -189,34 +193,33 @@ def kl_bound(risk: Real, kl: Real, n: Real, delta: Real) -> Tensor:
 
 
 def kl_inverse(q: Real, level: Real) -> Tensor:
-    """The largest p with kl(q‖p) ≤ level, for q in [0, 1]; differentiable (Reeb et al. 2018,
+    """Return the largest p with kl(q‖p) ≤ level, for q in [0, 1]; differentiable (Reeb et al. 2018,
     appendix)."""
     q, level = _checked(q=q, level=level)
     inverse: Tensor = _KlInverse.apply(*torch.broadcast_tensors(q, level))  # type: ignore[no-untyped-call]
     return inverse
 
 
-_TINY = 1e-300  # keeps 0/0 out of float64 and changes no value above it
-_BISECTIONS = 60, 32  # a float64 has 53 bits, a float32 24, and the bracket may be a few too wide
+_TINY = 1e-300  # prevents 0/0 in float64, and changes no larger value
+_BISECTIONS = 60, 32  # float64 has 53 bits, float32 24, and the bracket may be a few bits too wide
 
 
 def _binary_kl_over_gap(q: Tensor, gap: Tensor) -> Tensor:
-    """kl(q‖q + gap), without the cancellation that q ln(q/p) suffers when p is close to q."""
+    """Return kl(q‖q + gap) without the cancellation of q ln(q/p) for p close to q."""
     heads = q * torch.log1p(gap / q.clamp(min=_TINY))
     tails = (1 - q) * torch.log1p(-gap / (1 - q).clamp(min=_TINY))
     return -heads - tails
 
 
 class _KlInverse(torch.autograd.Function):
-    """Bisection for the gap p − q in float64; the gradient follows from kl(q‖p) = level, not from
-    the bisection."""
+    """Find the gap p − q by bisection in float64; the gradient follows from kl(q‖p) = level."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, level: Tensor) -> Tensor:
         dtype = torch.promote_types(q.dtype, level.dtype)
         q, level = q.double().clamp(0, 1), level.double().clamp(min=0)
-        # The relaxations kl ≥ 2 gap² and kl ≥ gap²/2p bracket the gap closely, so even a tiny one
-        # keeps all its digits.
+        # The relaxations kl ≥ 2 gap² and kl ≥ gap²/2p bracket the gap closely, so even tiny gaps
+        # keep all digits.
         pinsker = torch.sqrt(level / 2)
         refined = level + torch.sqrt(level * (level + 2 * q))
         low, high = torch.zeros_like(q), torch.minimum(1 - q, torch.minimum(pinsker, refined))
@@ -224,14 +227,14 @@ class _KlInverse(torch.autograd.Function):
             middle = (low + high) / 2
             fits = _binary_kl_over_gap(q, middle) <= level
             low, high = torch.where(fits, middle, low), torch.where(fits, high, middle)
-        ctx.save_for_backward(q, high)  # the upper end: a certificate may not fall short
+        ctx.save_for_backward(q, high)  # the upper end, because a certificate must not be too small
         return (q + high).to(dtype)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor]:
         q, gap = ctx.saved_tensors
-        saturated = q + gap >= 1 - 1e-12  # a bound of 1 stays 1 under small changes
+        saturated = q + gap >= 1 - 1e-12  # a bound of 1 has slope 0
         # Infinite slopes at level = 0 and q = 0 are cut to large finite ones, which an optimiser
         # survives.
         q, gap = q.clamp(min=1e-12), gap.clamp(min=1e-12)
@@ -244,7 +247,7 @@ class _KlInverse(torch.autograd.Function):
         )
 
 
-# --- Plain numbers: checked, and made tensors
+# --- Plain numbers are checked and converted to tensors
 # -------------------------------------------------------------------------
 
 _RULES: dict[str, tuple[str, Callable[[float], bool], str]] = {
@@ -263,10 +266,9 @@ _RULES: dict[str, tuple[str, Callable[[float], bool], str]] = {
 def _checked(*free: Real, least_n: int = 1, **ruled: Real) -> list[Tensor]:
     """Return numbers and counts in the dtype and on the device of the first floating tensor.
 
-    Without such a tensor the dtype is float64. Plain numbers given by name must obey the rule of
-    that name.
+    Without such a tensor the dtype is float64. Plain numbers must obey the rule of their name.
 
-    new_full, unlike torch.tensor, copies nothing from the host: a CUDA graph can capture it.
+    Unlike torch.tensor, new_full copies nothing from the host, so a CUDA graph can capture it.
     """
     rules = _RULES | {
         "n": ("N", lambda x: least_n <= x < math.inf, f"finite and at least {least_n}")
@@ -274,7 +276,7 @@ def _checked(*free: Real, least_n: int = 1, **ruled: Real) -> list[Tensor]:
     for name, value in ruled.items():
         title, holds, rule = rules[name]
         if not isinstance(value, Tensor) and not holds(value):
-            raise UserError(f"{title} is {value}: it must be {rule}.")
+            raise UserError(f"{title} must be {rule}, not {value}.")
     values = [*free, *ruled.values()]
     floating = [x for x in values if isinstance(x, Tensor) and x.is_floating_point()]
     like = floating[0] if floating else torch.empty((), dtype=torch.float64)

@@ -1,5 +1,5 @@
-"""Categorical critics (Bellemare et al. 2017): the return has a probability for each of B values,
-the bins, and the critic learns these probabilities by their cross-entropy to those of a target."""
+"""Categorical critics (Bellemare et al. 2017): the return is distributed over B values, the bins,
+and the critic minimises the cross-entropy to a target distribution."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -43,15 +43,15 @@ class CategoricalConfig(SacConfig):
 
 
 class CategoricalTarget(NamedTuple):
-    """The distribution that a categorical critic learns, and the next action behind it."""
+    """Hold the distribution that a categorical critic learns, and its next action."""
 
     probabilities: Tensor  # [R, B, bins]
-    outside: Tensor  # [R], share of the probability that was outside the range of the bins
+    outside: Tensor  # [R], share of the probability outside the range of the bins
     a2: Tensor  # [R, B, da]
 
 
 class CategoricalCritic(Critic):
-    """A critic Z(s, a): probabilities p_i(s, a) of equally spaced values z_1, …, z_B.
+    """Compute a critic Z(s, a): probabilities p_i(s, a) of equally spaced values z_1, …, z_B.
 
     Args:
         trunk: Layers below the head.
@@ -77,39 +77,39 @@ class CategoricalCritic(Critic):
         self.distance = (value_max - value_min) / (bins - 1)
 
     def values(self, like: Tensor) -> Tensor:
-        """z_1, …, z_B, [bins]."""
+        """Return z_1, …, z_B, [bins]."""
         places = torch.arange(self.bins, device=like.device, dtype=like.dtype)
         return self.value_min + self.distance * places
 
     def log_probabilities(self, p: Params, s: Tensor, a: Tensor) -> Tensor:
-        """log p_i(s, a), [R, M, B, bins]."""
+        """Return log p_i(s, a), [R, M, B, bins]."""
         return self.per_member(linear_head(p, self.features(p, s, a)).log_softmax(-1))
 
     def mean(self, log_p: Tensor) -> Tensor:
-        """Q = Σ_i p_i z_i, [...]."""
+        """Return Q = Σ_i p_i z_i, [...]."""
         return (log_p.exp() * self.values(log_p)).sum(-1)
 
     def __call__(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, None]:
-        """The mean return by each critic, [R, M, B]."""
+        """Return the mean return of each critic, [R, M, B]."""
         return self.mean(self.log_probabilities(p, s, a)), None
 
     def project(self, y: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the distribution over the bins of a return with the values y and their
-        probabilities p, and the share of p that is outside the range.
+        """Project a return with values y and probabilities p on the bins; return the distribution
+        and the share of p outside the range.
 
-        Each value is shared by its two neighbours among the bins, in proportion to their nearness;
-        a value outside the range goes to the first or the last bin.
+        The probability of a value is split between its two neighbouring bins in proportion to their
+        nearness; a value outside the range goes to the first or last bin.
 
         Args:
             y: Values of the return [R, B, K].
             p: Their probabilities [R, B, K].
 
         Returns:
-            Probabilities of the bins [R, B, bins], and what was outside [R, B].
+            Probabilities of the bins [R, B, bins], and the share outside [R, B].
         """
         beyond = (y < self.value_min) | (y > self.value_max)
         y = y.clamp(self.value_min, self.value_max)
-        # [R, B, K, bins], far more than all else: few passes
+        # [R, B, K, bins] is by far the largest tensor, so it is passed over few times
         nearness = 1 - (y.unsqueeze(-1) - self.values(y)).abs() / self.distance
         projected = (p.unsqueeze(-1) * nearness.clamp_min(0)).sum(-2)
         return projected, torch.where(beyond, p, 0.0).sum(-1)

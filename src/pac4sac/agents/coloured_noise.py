@@ -1,4 +1,4 @@
-"""Temporally correlated noise for exploration, in place of independent draws per step.
+"""Temporally correlated noise for exploration, instead of independent draws per step.
 
 The noise is a sum of stationary first-order processes of unit variance,
 
@@ -6,14 +6,15 @@ The noise is a sum of stationary first-order processes of unit variance,
 
 divided by √K, so its marginal distribution stays N(0, 1). One process is Ornstein–Uhlenbeck noise.
 Processes with τ_k = 1, 2, 4, … give pink noise, whose power falls as 1/f between their corner
-frequencies (Eberhard et al. 2023 use it for exploration)."""
+frequencies (Eberhard et al. 2023 use it for exploration).
+"""
 
 import math
 
 from torch import Tensor
 
 COLOURS = ("white", "pink", "ornstein-uhlenbeck")
-# Time constants τ_k in steps.
+# Time constants τ_k in steps by colour.
 TIME_CONSTANTS: dict[str, tuple[float, ...]] = {
     "white": (),
     "pink": tuple(2.0**k for k in range(10)),
@@ -27,7 +28,7 @@ def correlations(colour: str) -> list[float]:
 
 
 def advance(processes: Tensor, innovations: Tensor, phi: Tensor) -> Tensor:
-    """Move processes [R, N, K, ...] on by one step, in place; return their sum [R, N, ...].
+    """Advance processes [R, N, K, ...] by one step in place, and return their sum [R, N, ...].
 
     Args:
         processes: The state of each process.

@@ -33,9 +33,9 @@ from pac4sac.agents.settings import (
     structural,
 )
 
-EPSILON = 1e-3  # added to a variance
+EPSILON = 1e-3  # added to variances
 R_MAX, D_MAX = 3.0, 5.0  # limits of the corrections of scale and mean
-LEAST_VARIANCE = 1e-12  # under a root, whose slope is infinite at 0
+LEAST_VARIANCE = 1e-12  # floor below a root, whose slope is infinite at 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class CrossQConfig(SacConfig):
         512
     """
 
-    norm: bool = structural(False, None, "layer normalisation too, after each hidden linear layer")
+    norm: bool = structural(False, None, "also normalise layers after each hidden linear layer")
     policy_delay: int = per_run(
         3, AT_LEAST_ONE, "d: the actor and α are updated in every d-th update"
     )
@@ -61,7 +61,7 @@ class CrossQConfig(SacConfig):
     renorm_warmup: int = per_run(
         100_000,
         NON_NEGATIVE,
-        "steps of a network before running statistics correct those of its batches",
+        "gradient steps of a network before running statistics correct its batch statistics",
     )
     lr: float = new_default(AgentConfig, "lr", 1e-3)
     warmup: int = new_default(AgentConfig, "warmup", 5_000)
@@ -72,7 +72,7 @@ class CrossQConfig(SacConfig):
 
 
 class Renormalised(Learning):
-    """The weights of a network in its own gradient step."""
+    """Hold the weights of a network in its own gradient step."""
 
     def __init__(self, weights: Params, settled: Tensor) -> None:
         super().__init__(weights)
@@ -88,14 +88,14 @@ def renormalise(p: Params, layer: str, x: Tensor) -> Tensor:
     d = ((mean - p[f"{layer}.mean"]) / sigma).clamp(-D_MAX, D_MAX)
     r = torch.where(p.settled, r, 1.0).detach()
     d = torch.where(p.settled, d, 0.0).detach()
-    # ε is added after the corrections: a unit that is 0 in all of a batch stays 0.
+    # ε is added after the corrections, so a unit that is 0 in the whole batch stays 0.
     shift = d * variance.clamp_min(LEAST_VARIANCE).sqrt() / r
     x = (x - (mean - shift)) / (variance / r.square() + EPSILON).sqrt()
     return torch.addcmul(p[f"{layer}.shift"], x, p[f"{layer}.scale"])
 
 
 class RenormalisedTrunk(Trunk):
-    """BatchRenorm, depth × (Linear, activation, BatchRenorm)."""
+    """Compute BatchRenorm, then depth × (Linear, activation, BatchRenorm)."""
 
     def __init__(
         self, inputs: Mapping[str, int], width: int, depth: int, norm: bool, activation: str
@@ -112,7 +112,7 @@ class RenormalisedTrunk(Trunk):
 
 
 class Next(NamedTuple):
-    """What the joint pass needs of the next states."""
+    """Hold the inputs of the joint pass from the next states."""
 
     a2: Tensor  # [R, B, da]
     log_pi: Tensor  # [R, B]
@@ -165,8 +165,8 @@ class CrossQ(BatchNormalised, Sac):
         y = batch.r + Hyper(state).gamma[:, None] * (1 - batch.terminated) * soft_value
         return (y[:, None] - q).square().mean(-1).sum(-1), {"q": q.mean((1, 2))}
 
-    # Only in its own gradient step is a network normalised by the batch; then its running
-    # statistics are updated.
+    # A network is normalised by the batch only in its own gradient step, which also updates its
+    # running statistics.
 
     def learning(self, state: State, name: str, weights: Params) -> Renormalised:
         settled = state[f"{name}/count"] >= Hyper(state).renorm_warmup

@@ -1,6 +1,6 @@
 """Deep deterministic policy gradient (Lillicrap et al. 2015), and the same with the PAC-Bayes
-critic. Defaults of DDPG are not those of 2015 but the usual ones of today: networks, Adam and
-replay of SAC, Gaussian exploration noise."""
+critic. The defaults are today's usual ones instead of those of 2015: networks, Adam and replay
+buffer of SAC, Gaussian exploration noise."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from pac4sac.agents.settings import NON_NEGATIVE, AgentConfig, per_run
 from pac4sac.agents.tape import Stream
 
 DECAY = 0.85  # factor of the Ornstein–Uhlenbeck noise per step
-FADED = 1e5  # (index of the episode) × (step in it) from which on this noise gets no new part
+FADED = 1e5  # (index of the episode) × (step in it) after which this noise gets no new innovations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,9 @@ class DdpgConfig(AgentConfig):
     """
 
     noise: float = per_run(
-        0.1, NON_NEGATIVE, "std of the Gaussian exploration noise; its first value if it fades"
+        0.1,
+        NON_NEGATIVE,
+        "std of the Gaussian exploration noise; the initial one for drifting noise",
     )
     noise_kind: str = per_run(
         "white",

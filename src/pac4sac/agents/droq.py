@@ -1,6 +1,6 @@
-"""Dropout Q-functions (Hiraoka et al. 2022, Algorithm 2): REDQ whose large ensemble is replaced by
-two critics with dropout and layer normalisation, since a critic with dropout is an ensemble by
-itself."""
+"""Dropout Q-functions (Hiraoka et al. 2022, Algorithm 2): REDQ with two critics with dropout and
+layer normalisation instead of a large ensemble, because a critic with dropout is itself an
+ensemble."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,18 +31,19 @@ class DroQConfig(RedqConfig):
 
     critics: int = structural(2, AT_LEAST_ONE, "number of critics")
     dropout: float = per_run(
-        0.01, BELOW_ONE, "probability that a hidden unit of a critic is dropped in learning"
+        0.01, BELOW_ONE, "probability of dropping a hidden unit of a critic in learning"
     )
 
 
 class DropoutTrunk(Trunk):
-    """depth × (Linear, Dropout, LayerNorm, activation): Section 3. Units are dropped if the weights
-    include "dropout" [R, depth + 1], a random key for each layer and the rate."""
+    """Compute depth × (Linear, Dropout, LayerNorm, activation), Section 3. Units are dropped if the
+    weights include "dropout" [R, depth + 1], which has a random key for each layer, and the
+    rate."""
 
     def __init__(
         self, inputs: Mapping[str, int], width: int, depth: int, norm: bool, activation: str
     ) -> None:
-        # the setting `norm` is for the actor only
+        # the setting `norm` applies to the actor only
         super().__init__(inputs, width, depth, True, activation)
 
     def _biased(self, p: Params, i: int, x: Tensor) -> Tensor:
@@ -76,9 +77,9 @@ class DroQ(Redq):
     def build_critic(self) -> Critic:
         return Critic(self.trunk(DropoutTrunk, s=self.ds, a=self.da), self.config.critics)
 
-    # Every Q of Algorithm 2 is one with units dropped, Q_Dr: in the target (line 6), in the loss of
-    # the critics (line 8) and in that of the actor (line 12), each with other units. No unit is
-    # dropped when the agent acts or is asked for a value.
+    # Every Q of Algorithm 2 drops units, Q_Dr: in the target (line 6), the critics' loss (line 8)
+    # and the actor's loss (line 12), with different units in each. No unit is dropped when the
+    # agent acts or estimates a value.
 
     def target_params(self, state: State, draw: Draw) -> Params:
         return {

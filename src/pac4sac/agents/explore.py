@@ -4,7 +4,8 @@ The paper's section on multiple shooting draws Q ~ μ for every candidate action
 so what it adds to the mean is noise. Here the posterior is an ensemble, μ = (1/M) Σ_k δ_{Q_k}, and
 one Q_k is drawn when an episode begins. It ranks all candidates until the episode ends: posterior
 sampling (Osband et al. 2016). Members differ far from the data, because each bootstraps from its
-own target network, so every episode is coherent and tries something else."""
+own target network, so every episode is coherent and tries something else.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -34,15 +35,16 @@ TARGETS = ("own", "mean", "minimum")
 
 @dataclass(frozen=True, kw_only=True)
 class ExploreConfig(SacConfig):
-    """Settings of the agent, with the networks, optimiser and replay of the PAC4SAC paper."""
+    """Hold the settings of the agent, with the networks, optimiser and replay buffer of the PAC4SAC
+    paper."""
 
     critics: int = structural(5, Interval(2), "M: members of the ensemble")
     shots: int = new_default(SacConfig, "shots", 500)
     held: int = per_run(
-        0, NON_NEGATIVE, "steps for which a member is held; 0: until the episode ends"
+        0, NON_NEGATIVE, "steps for which a member is kept; 0: until the episode ends"
     )
     ranking: str = structural(
-        "member", ("member", "mean"), "what ranks candidates in training: one member or the mean"
+        "member", ("member", "mean"), "rank candidates in training by one member or by the mean"
     )
     target: str = structural(
         "own", TARGETS, "members bootstrap from themselves, from the mean or from the minimum"
@@ -128,11 +130,11 @@ class Explore(PosteriorSampling, Sac):
         return best_candidate(a, q.view(a.shape[:-1]), Hyper(state).shots)
 
     def member_value(self, state: State, s: Tensor, a: Tensor) -> Tensor:
-        """Return Q_k [R, B] of the member that each run holds."""
+        """Return Q_k [R, B] of the current member of each run."""
         return self.single(self.single.views(self.held_weights(state, "critic")), s, a)[0][:, 0]
 
     def candidates(self, state: State, s: Tensor, draw: Draw) -> Tensor:
-        """Return S actions for each state, of which a share is uniform in [−1, 1]."""
+        """Return S candidate actions for each state, a share of which is uniform in [−1, 1]."""
         a = super().candidates(state, s, draw)
         if "outside" not in draw:
             return a
@@ -143,7 +145,7 @@ class Explore(PosteriorSampling, Sac):
     def due_for_draw(self, state: State) -> Tensor:
         return super().due_for_draw(state) | held_for(state, Hyper(state).held)
 
-    # --- what the above needs
+    # --- declarations
 
     def act_streams(self) -> dict[str, Stream]:
         shots = self.shots(evaluating=False)

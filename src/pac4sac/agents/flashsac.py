@@ -28,9 +28,9 @@ from pac4sac.agents.xqc import Xqc, XqcConfig
 from pac4sac.base.errors import UserError
 
 TARGET_STD = 0.15
-# of a Gaussian with this std, per action dimension: −0.478
+# entropy of a Gaussian with this std, per action dimension: −0.478
 TARGET_ENTROPY = 0.5 * math.log(2 * math.pi * math.e * TARGET_STD**2)
-EXPONENT = 2.0  # of the distribution of how long noise is held
+EXPONENT = 2.0  # exponent of the distribution of the number of steps that noise is held
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class FlashSacConfig(XqcConfig):
 
 
 class BoundedStdActor(GaussianActor):
-    """A policy whose log standard deviation is in (−10, log_std_max), by a tanh."""
+    """Compute a policy whose log standard deviation is bounded to (−10, log_std_max) by a tanh."""
 
     log_std_min = -10.0
 

@@ -17,15 +17,15 @@ Params = Mapping[str, Tensor]
 """The weights of a network by layer: {name: [G, ...]}, with G = R·M."""
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "relu": F.relu}
 LOG_2 = math.log(2.0)
-OBSERVED = "observed."  # before names of what was seen of observations
-# of a component of the observations; deviations from their mean
+OBSERVED = "observed."  # prefix of statistics of observations
+# largest standardised observation, in std from the mean
 LEAST_VARIANCE, FARTHEST = (1e-8, 10.0)
 ALIGNMENT = 4  # numbers: on a GPU products read weights that begin at 16 bytes much faster
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """The shape of some weights, and their initial values: uniform in `centre` ± `bound`.
+    """Hold the shape of weights and their initial values, uniform in `centre` ± `bound`.
 
     Attributes:
         shape: Shape for one run and member.
@@ -63,7 +63,8 @@ def linear_parameters(inputs: int, outputs: int) -> dict[str, Parameter]:
 
 
 class Trunk:
-    """The layers below a head: `depth` times a linear layer, layer normalisation and activation.
+    """Compute the layers below a head: `depth` times a linear layer, layer normalisation and
+    activation.
 
     Args:
         inputs: Sizes of the inputs by name, such as {"s": 3, "a": 1}.
@@ -96,8 +97,8 @@ class Trunk:
 
     def normalise_observations(self) -> None:
         """Standardise observations, the first input, with running mean and std. Both are stored
-        among the weights, but never get a gradient: whatever copies, stores or exports a
-        network includes them."""
+        with the weights but get no gradient, so copies, files and exports of a network include
+        them."""
         ds = self.inputs[0]
         first = {
             "count": Parameter((1, 1)),
@@ -114,7 +115,7 @@ class Trunk:
         return self.layers(p, *inputs)
 
     def layers(self, p: Params, *inputs: Tensor) -> Tensor:
-        """Return what the layers make of their inputs, φ [G, B, width]."""
+        """Return the features φ [G, B, width] of inputs."""
         x = self._after(p, 0, self._first(p, inputs))
         for i in range(1, self.depth):
             x = self._after(p, i, torch.bmm(x, p[f"{i}.weight"]))
@@ -132,7 +133,7 @@ class Trunk:
         return sum(rest, state)
 
     def _biased(self, p: Params, i: int, x: Tensor) -> Tensor:
-        # apart from the product, where it would cost a copy; here it is fused with the rest
+        # separate from the matrix product, where it would cost a copy; here it is fused
         return x + p[f"{i}.bias"]
 
     def _after(self, p: Params, i: int, x: Tensor) -> Tensor:
@@ -143,7 +144,8 @@ class Trunk:
 
 
 class Net:
-    """A network: a trunk, a head and a number of members, with all weights in one tensor [R, M, P].
+    """Define a network: a trunk, a head and a number of members, with all weights in one tensor [R,
+    M, P].
 
     Args:
         trunk: Layers below the head.
@@ -198,7 +200,8 @@ class Net:
         return torch.cat(rows, -1).view_as(like)
 
     def features(self, p: Params, *inputs: Tensor) -> Tensor:
-        """Return φ [G, B, width] of inputs [R, B, ·], which all members of a run share."""
+        """Return φ [G, B, width] of inputs [R, B, ·], which are the same for all members of a
+        run."""
         return self.trunk(p, *self.of_members(*inputs))
 
     def of_members(self, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -235,12 +238,12 @@ def linear_head(p: Params, phi: Tensor) -> Tensor:
 
 
 def weighted_sum(phi: Tensor, weights: Tensor) -> Tensor:
-    """Σ_i w_i φ_i, [G, B], for weights [G, K, 1]. As a sum it is fused with the layer before; a
-    product is not."""
+    """Return Σ_i w_i φ_i, [G, B], for weights [G, K, 1]. A sum is fused with the previous layer; a
+    matrix product is not."""
     return (phi * weights.transpose(1, 2)).sum(-1)
 
 
-STD_FLOOR = 1e-6  # of √v_p, whose slope is infinite at 0
+STD_FLOOR = 1e-6  # floor of √v_p, whose slope is infinite at 0
 
 
 def standard_deviation(v: Tensor) -> Tensor:
@@ -262,7 +265,8 @@ def standard_deviation(v: Tensor) -> Tensor:
 
 
 class Critic(Net):
-    """A critic Q(s, a) with a linear head, or with the Gaussian head of the paper's Section 3.2.
+    """Compute a critic Q(s, a) with a linear head, or with the Gaussian head of the paper's Section
+    3.2.
 
     The Gaussian head has weights w_i ~ N(m_i, v_i) and a deterministic bias, so Q | s, a ~ N(m_p,
     v_p) in closed form.
@@ -320,7 +324,7 @@ class Critic(Net):
 
 
 class DeterministicActor(Net):
-    """An actor that returns one action in [−1, 1] for each state.
+    """Compute an actor that returns one action in [−1, 1] for each state.
 
     Args:
         trunk: Layers below the head.
@@ -341,7 +345,7 @@ class DeterministicActor(Net):
 
 
 class GaussianActor(Net):
-    """An actor that returns mean and standard deviation of the action before the tanh.
+    """Compute an actor that returns mean and standard deviation of the action before the tanh.
 
     Args:
         trunk: Layers below the head.
@@ -374,8 +378,7 @@ class GaussianActor(Net):
 def squashed_sample(mean: Tensor, std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """Return the action tanh(u) with u = mean + std · noise, and its log-density.
 
-    The density is computed from u, not from atanh of the action, which is infinite for a saturated
-    one.
+    The density is computed from u, because atanh of a saturated action is infinite.
 
     Args:
         mean: Mean before the tanh [..., da].

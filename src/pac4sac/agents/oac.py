@@ -33,8 +33,8 @@ class OacConfig(SacConfig):
 
 
 def optimistic_mean(mean: Tensor, std: Tensor, gradient: Tensor, shift: Tensor) -> Tensor:
-    """μ_E = μ_T + √(2δ) Σ_T g / (√(gᵀ Σ_T g) + 1e-5), for each state on its own; mean, std, g are
-    [R, B, da]."""
+    """Return μ_E = μ_T + √(2δ) Σ_T g / (√(gᵀ Σ_T g) + 1e-5) for each state; mean, std and g are [R,
+    B, da]."""
     sigma_g = std.square() * gradient
     length = (gradient * sigma_g).sum(-1, keepdim=True).sqrt()
     return mean + (2 * shift).sqrt()[:, None, None] * sigma_g / (length + 1e-5)
@@ -58,8 +58,8 @@ class Oac(Sac):
     Config = OacConfig
 
     def mean_and_std(self, theta: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        """Return μ_Q = (Q₁ + Q₂)/2 and σ_Q = |Q₁ − Q₂|/2; for more than two critics, their mean and
-        standard deviation."""
+        """Return μ_Q = (Q₁ + Q₂)/2 and σ_Q = |Q₁ − Q₂|/2 or, for more critics, mean and standard
+        deviation."""
         m = self.critic(theta, s, a)[0]
         return m.mean(1), m.std(1, correction=0)
 
@@ -67,7 +67,7 @@ class Oac(Sac):
         h = Hyper(state)
         mean, std = self.actor(self.params(state, "actor"), s)
         mean = mean.detach().requires_grad_()
-        # evaluation acts without gradients; this one is part of the policy
+        # evaluation disables gradients, but this one is part of the policy
         with torch.enable_grad():
             mu_q, sigma_q = self.mean_and_std(self.params(state, "critic"), s, torch.tanh(mean))
             upper_bound = mu_q + h.beta[:, None] * sigma_q
@@ -83,7 +83,7 @@ class OacGaussConfig(PacBayesConfig, OacConfig):
 
 
 class OacGauss(PacBayesCritic, Oac):
-    """The paper's architecture table gives OAC the Gaussian head: one critic with its m_p and
+    """Run OAC with the Gaussian head, as in the paper's architecture table: one critic with m_p and
     √v_p."""
 
     title = "Optimistic actor-critic on one PAC-Bayes critic"
@@ -96,5 +96,5 @@ class OacGauss(PacBayesCritic, Oac):
         return m_p.mean(1), standard_deviation(v_p).mean(1)
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
-        # the actor follows m_p; the standard deviation is for exploration only
+        # the actor follows m_p; the standard deviation only affects exploration
         return super().value(theta, s, a, None)

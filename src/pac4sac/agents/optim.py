@@ -1,5 +1,5 @@
 """Optimiser steps of a whole cohort: Adam with a learning rate per run, Polyak averaging of target
-networks, freezing of runs that diverge."""
+networks, freezing of diverged runs."""
 
 import torch
 from torch import Tensor
@@ -17,8 +17,8 @@ def learning_rate(state: State, name: str) -> Tensor:
 
 
 def first_decay(state: State, name: str) -> Tensor | float:
-    """Return Adam's β₁ of a network, or of log_alpha: the setting alpha_beta_1 or beta_1, if there
-    is one."""
+    """Return Adam's β₁ of a network, or of log_alpha: the setting alpha_beta_1 or beta_1, if it
+    exists."""
     own = state.get(f"hyper/{name.removeprefix('log_')}_beta_1")
     return state.get("hyper/beta_1", BETA_1) if own is None else own
 
@@ -32,7 +32,7 @@ def adam_step(state: State, name: str, gradient: Tensor, moving: Tensor, rate: T
     beta_1 = first_decay(state, name)
     rate = rate * moves / (1 - beta_1**steps)
     scale = (1 - BETA_2**steps).rsqrt()
-    # Stacked, the numbers of a run are computed once; a compiler would put the powers into the
+    # Stacked, so the factors of a run are computed once; a compiler would move the powers into the
     # loop over weights.
     of_run = torch.stack([(1 - beta_1) * moves, (1 - BETA_2) * moves, -rate, scale])
     of_run = of_run.view(4, -1, 1, 1)
@@ -44,14 +44,14 @@ def adam_step(state: State, name: str, gradient: Tensor, moving: Tensor, rate: T
 @torch.no_grad()
 def polyak_step(state: State, name: str, moving: Tensor) -> None:
     """Move the target network of the runs `moving` [R]: target ← target + τ (network − target)."""
-    # a run may have diverged in this very update
+    # a run may have diverged in this update
     tau = Hyper(state).tau * (moving & state["alive"])
     state[f"{name}/target"].lerp_(state[name], tau.view(-1, 1, 1))
 
 
 def freeze_diverged(state: State, index: int, diverged: Tensor) -> None:
-    """Mark runs [R] as diverged, with the step and the index of the network that showed it. Frozen
-    runs take no further step."""
+    """Mark runs [R] as diverged, with the step and the index of the diverged network. Frozen runs
+    are not updated further."""
     first_time = diverged & state["alive"]
     state["diverged_step"].copy_(torch.where(first_time, state["step"], state["diverged_step"]))
     state["diverged_net"].copy_(torch.where(first_time, index, state["diverged_net"]))

@@ -1,4 +1,4 @@
-"""An ensemble whose members have a policy each: the policy of the member that is drawn acts."""
+"""An ensemble with a policy for each member; the policy of the drawn member acts."""
 
 import torch
 from torch import Tensor
@@ -13,14 +13,14 @@ from pac4sac.agents.tape import Stream
 
 
 class ManyActors(GaussianActor):
-    """One trunk, and a head for each policy."""
+    """Compute several policies with one trunk and a head for each policy."""
 
     def __init__(self, trunk: Trunk, da: int, policies: int, log_std_max: float) -> None:
         super().__init__(trunk, policies * da, log_std_max)
         self.policies = policies
 
     def __call__(self, p: Params, s: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation, each [R, M, B, da]."""
+        """Return mean and standard deviation, each [R, M, B, da]."""
         heads = (
             linear_head(p, self.trunk(p, s)).view(*s.shape[:2], self.policies, -1).transpose(1, 2)
         )
@@ -29,7 +29,7 @@ class ManyActors(GaussianActor):
 
 
 class OwnPolicies(PosteriorSampling, Sac):
-    """Member k has the critic Q_k and the policy π_k, which maximises Q_k."""
+    """Train member k with the critic Q_k and the policy π_k, which maximises Q_k."""
 
     def networks(self) -> dict[str, Net]:
         c = self.config
@@ -38,7 +38,8 @@ class OwnPolicies(PosteriorSampling, Sac):
         return {"critic": self.critic, "actor": self.actor}
 
     def of_own_policies(self, theta: Params, s: Tensor, a: Tensor) -> Tensor:
-        """Q_k(s, a_k), [R, M, B]: each critic on the action [R, M, B, da] of its own policy."""
+        """Return Q_k(s, a_k), [R, M, B]: each critic for the action [R, M, B, da] of its own
+        policy."""
         (states,) = self.critic.of_members(s)
         return self.critic.head(theta, self.critic.trunk(theta, states, a.flatten(0, 1)))[0]
 
@@ -67,7 +68,7 @@ class OwnPolicies(PosteriorSampling, Sac):
         return torch.tanh(self.actor(self.params(state, "actor"), s)[0]).mean(1)
 
     def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        """Draw an action of a policy that is drawn for each state."""
+        """Draw a policy for each state, and an action from it."""
         # [R, M, B, da]
         a, log_pi = squashed(*self.actor(self.params(state, "actor"), s), draw["policies"])
         chosen = self.member_index(draw["which"]).unsqueeze(1)

@@ -1,9 +1,10 @@
 """PAC-Bayesian soft actor-critic (Tasdighi et al., AABI 2024): Section 3.2 in the order of the
-text, and nothing else.
+text, without additions.
 
 Letters are the paper's: w_i ~ N(m_i, v_i) are the weights of the critic's last layer, m_p and v_p
 mean and variance of Q, μ the posterior, μ₀ the prior, N the number of tuples in the replay buffer;
-θ are all the critic's parameters. What goes beyond the paper is in `variants/`."""
+θ are all the critic's parameters. Extensions of the paper are in `variants/`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ class PacBayesConfig(AgentConfig):
         1.0, NON_NEGATIVE, "weight of the conservative term, √(KL/N) in the paper"
     )
     critics: int = structural(1, AT_LEAST_ONE, "number of critics; their minimum is used")
-    log_variance: float = structural(-4.6, ANY, "first log-variance of the last layer's weights")
+    log_variance: float = structural(-4.6, ANY, "initial log-variance of the last layer's weights")
     lr: float = new_default(AgentConfig, "lr", 1e-3)
     warmup: int = new_default(AgentConfig, "warmup", 1_000)
     batch: int = new_default(AgentConfig, "batch", 32)
@@ -60,7 +61,7 @@ class PacBayesConfig(AgentConfig):
 
 
 class Objective(NamedTuple):
-    """The loss of the PAC-Bayes critic and its terms, each [R, M].
+    """Hold the loss of the PAC-Bayes critic and its terms, each [R, M].
 
     Attributes:
         loss: Sum of the terms with their weights.
@@ -82,9 +83,9 @@ class Objective(NamedTuple):
 
 
 class PacBayesCritic(Agent):
-    """A randomised critic that minimises a PAC-Bayes bound.
+    """Give an agent a randomised critic that minimises a PAC-Bayes bound.
 
-    Put it before an actor-critic in the list of base classes: with `Sac` it is PAC4SAC.
+    List it before an actor-critic in the base classes: with `Sac` the result is PAC4SAC.
 
     Args:
         configs: Settings of each run.
@@ -230,7 +231,7 @@ class Pac4Sac(PacBayesCritic, Sac):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "default": {},
         "reproduction": {},
-        # The settings with the least regret in the study `search`: learning starts in the first
+        # The settings with the lowest regret in the study `search`: learning starts in the first
         # episode, and the sampled critic is nearly its mean.
         "best": {"warmup": 250, "xi": 0.0, "conservative": 0.01, "log_variance": -9.2},
         # The paper's objective and shooting with the networks, batches and learned α of SAC.

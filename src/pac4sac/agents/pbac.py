@@ -1,7 +1,7 @@
 """PBAC (Tasdighi, Haussmann, Werge, Wu, Kandemir, arXiv 2402.03055), by the authors of PAC4SAC:
-deep exploration with PAC-Bayes. The posterior is an ensemble of critics, the prior is made of their
-targets, each critic has its own policy, and one policy, drawn every few steps, acts. What the paper
-leaves open follows the program that its authors released with it."""
+deep exploration with PAC-Bayes. The posterior is an ensemble of critics, and the prior is made of
+their targets. Each critic has its own policy, and a policy drawn every few steps acts. Details that
+the paper leaves open follow the code that its authors released."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -36,10 +36,12 @@ class PbacConfig(SacConfig):
         1.0, POSITIVE, "σ₀²: variance of the prior around the mean of the targets"
     )
     kept: float = per_run(
-        0.95, Interval(0, 1, low_open=True), "share of the errors in a minibatch that a critic sees"
+        0.95,
+        Interval(0, 1, low_open=True),
+        "share of a minibatch's errors that each critic is trained on",
     )
     held: int = per_run(
-        5, NON_NEGATIVE, "steps for which a policy is held; 0: until the episode ends"
+        5, NON_NEGATIVE, "steps for which a policy is kept; 0: until the episode ends"
     )
 
 
@@ -56,8 +58,8 @@ class Pbac(OwnPolicies):
     def build_critic(self) -> Critic:
         return Critic(self.trunk(s=self.ds, a=self.da), self.config.critics)
 
-    # --- y_k = r + γ(1 − d)(Q̄_k(s′, a′) − α log π_j(a′|s′)), where π_j is the policy that acts at
-    # present: all critics judge the same next action, and none that it alone holds best.
+    # --- y_k = r + γ(1 − d)(Q̄_k(s′, a′) − α log π_j(a′|s′)), where π_j is the policy that
+    # currently acts: all critics evaluate the same next action, not each the one of its own policy.
 
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
         a2, log_pi = squashed(*self.proposal(state, batch.s2), draw["target"])
@@ -69,10 +71,9 @@ class Pbac(OwnPolicies):
     # --- With σ² = Var_k[Q_k] and the prior N(ȳ, σ₀²), ȳ = mean_k y_k, in every pair (s, a):
     #
     #   mean_k (Q_k − y_k)² + KL(N(mean Q, σ²)‖N(ȳ, σ₀²)) − γ² ln σ²
-    #
-    # of which KL = mean_k (Q_k − ȳ)²/2σ₀² − ½ ln σ², but for constants. The last term stands for
-    # the variance of the next value, which the bound on the value error subtracts: it is taken in
-    # (s, a), and as its logarithm.
+    # where KL = mean_k (Q_k − ȳ)²/2σ₀² − ½ ln σ², up to constants. The last term replaces the
+    # variance of the next value, which the bound on the value error subtracts, by the logarithm of
+    # the variance in (s, a).
 
     def critic_loss(
         self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw

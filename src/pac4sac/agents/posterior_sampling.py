@@ -1,4 +1,4 @@
-"""Posterior sampling: act by one draw from the posterior, made when an episode begins and held
+"""Posterior sampling: act with one draw from the posterior, made when an episode begins and kept
 until its end. The posterior of an ensemble is uniform over its members."""
 
 from abc import abstractmethod
@@ -14,7 +14,7 @@ from pac4sac.agents.tape import Stream
 
 
 class HeldDraw(Agent):
-    """An agent that holds what it has drawn for several steps."""
+    """Keep a draw for several steps."""
 
     def act(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         self.draw_member(state, draw, self.due_for_draw(state))
@@ -27,10 +27,10 @@ class HeldDraw(Agent):
 
     @abstractmethod
     def draw_member(self, state: State, draw: Draw, due: Tensor) -> None:
-        """Draw for the runs that are due."""
+        """Make a new draw for the runs that are due."""
 
     def held_draw(self, state: State, draw: Draw) -> Draw:
-        """Return the reading to act with, if what is held takes the place of a stream."""
+        """Return the random numbers for acting, if the kept draw replaces a stream."""
         return draw
 
     def end_of_episode(self, state: State, ended: Tensor) -> None:
@@ -43,13 +43,13 @@ class HeldDraw(Agent):
 
 
 class PosteriorSampling(HeldDraw):
-    """An ensemble of critics as a posterior: each member is as likely as the others."""
+    """Use an ensemble of critics as a posterior with equally likely members."""
 
     takes_minimum: ClassVar[bool] = False
 
     @property
     def members(self) -> int:
-        """The number of members among which one is drawn."""
+        """Return the number of members among which one is drawn."""
         return self.critic.members
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
@@ -65,18 +65,18 @@ class PosteriorSampling(HeldDraw):
         state["member"].copy_(torch.where(due, member, state["member"]))
 
     def held_weights(self, state: State, name: str) -> Tensor:
-        """Return the weights [R, 1, P] of the member that each run holds, out of [R, M, P]."""
+        """Return the weights [R, 1, P] of the current member of each run, out of [R, M, P]."""
         weights = state[name].flatten(0, 1)
         member = torch.arange(self.runs, device=weights.device) * self.members + state["member"]
         return weights.index_select(0, member).unsqueeze(1)
 
     def member_index(self, uniform: Tensor) -> Tensor:
-        # u = 1 would be one too many
+        # u = 1 would exceed the last index
         return (uniform * self.members).long().clamp_max(self.members - 1)
 
     def drawn_values(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        """Each value is of one member, with one draw of its weights if it has a posterior; the
-        noise as a whole draws the member."""
+        """Return values of one member each, with one draw of its weights if it has a posterior; the
+        noise also selects the member."""
         theta = self.params(state, "critic")
         if self.critic.gaussian:
             q = self.critic.sampled(theta, s, a, noise)  # [R, M, B, S]
@@ -95,6 +95,7 @@ class PosteriorSampling(HeldDraw):
 
 
 def held_for(state: State, steps: Tensor) -> Tensor:
-    """Return the runs [R] whose member was held for that many steps; 0 holds it all episode."""
-    # Floats: compiled for a CPU, whole numbers would be divided in empty lanes too, by 0.
+    """Return the runs [R] whose member was kept for this number of steps; 0 keeps it for the whole
+    episode."""
+    # Floats, because compiled CPU code would also divide whole numbers in empty lanes, by 0.
     return (torch.remainder(state["step"].to(steps.dtype), steps.clamp_min(1)) == 0) & (steps > 0)

@@ -1,5 +1,5 @@
-"""Critics with randomised prior functions (Osband et al. 2018): to what a member learns, a fixed
-random function of its own is added. It keeps members apart where data are missing."""
+"""Critics with randomised prior functions (Osband et al. 2018): a fixed random function is added to
+each member, so that members differ where data are missing."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from torch import Tensor
 
 from pac4sac.agents.nets import OBSERVED, Critic, Parameter, Params, Trunk, weighted_sum
 
-PRIOR = "prior_function."  # before names of the weights of p_k
+PRIOR = "prior_function."  # prefix of the weights of p_k
 
 
 class PriorCritic(Critic):
-    """m_k(s, a) = Σ m_i φ_i + b + p_k(s, a): a learned part on the member's own features φ, and a
-    fixed random function p_k of one hidden layer."""
+    """Compute m_k(s, a) = Σ m_i φ_i + b + p_k(s, a): a learned part on the member's features φ, and
+    a fixed random function p_k with one hidden layer."""
 
     def __init__(
         self,
@@ -32,13 +32,13 @@ class PriorCritic(Critic):
             members: Number of members of a run.
             scales: Scale of the random functions of each run.
             gaussian: Whether the head of the learned part has Gaussian weights.
-            log_variance: Their first log-variance.
+            log_variance: Initial log-variance of these weights.
         """
         super().__init__(trunk, members, gaussian, log_variance)
         self.prior, self.scales = prior, scales
         added = prior.parameters | {"head": Parameter((prior.width, 1), prior.width**-0.5)}
-        # Among the weights that are trained, but never given a gradient: copies, files and members
-        # have it with them.
+        # Stored with the trained weights but without a gradient, so copies, files and members
+        # include it.
         self.lay_out(
             self.parameters | {PRIOR + name: parameter for name, parameter in added.items()}
         )
@@ -62,8 +62,8 @@ class PriorCritic(Critic):
         )
 
     def of_prior(self, p: Params) -> Params:
-        """Return the weights of the random functions, and how observations are standardised where
-        they are."""
+        """Return the weights of the random functions, with the statistics of observations if these
+        are standardised."""
         return {
             name.removeprefix(PRIOR): x.detach()
             for name, x in p.items()

@@ -1,6 +1,6 @@
 """Randomized ensembled double Q-learning (Chen et al. 2021, Algorithm 1): SAC with an ensemble of N
-critics and many updates per step. The target takes the minimum of M critics that are drawn for each
-update; the actor ascends the mean of all."""
+critics and many updates per step. The target is the minimum of M critics drawn for each update; the
+actor maximises the mean of all critics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class RedqConfig(SacConfig):
         5
     """
 
-    critics: int = structural(10, AT_LEAST_ONE, "N: critics of the ensemble")
+    critics: int = structural(10, AT_LEAST_ONE, "N: number of critics")
     subset: int = per_run(
         2, AT_LEAST_ONE, "M: critics drawn for each target, which takes their minimum"
     )
@@ -72,7 +72,7 @@ class Redq(Sac):
 
     title = "Randomized ensembled double Q-learning"
     Config = RedqConfig
-    revision: ClassVar[int] = 2  # the actor moves after the last of G updates, not the first
+    revision: ClassVar[int] = 2  # the actor is updated after the last of G updates, not the first
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "default": {},
         "reproduction": REPRODUCTION_AUTO,
@@ -107,7 +107,7 @@ class Redq(Sac):
         return self.critic(theta, s, a)[0].mean(1)
 
     def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, None]:
-        """Return the mean of the ensemble, which the actor ascends."""
+        """Return the mean of the ensemble, which the actor maximises."""
         return self.value(self.params(state, "critic"), s, a, None), None
 
     def update_streams(self) -> dict[str, Stream]:
@@ -115,10 +115,10 @@ class Redq(Sac):
 
 
 def drawn_subset(uniforms: Tensor, size: Tensor) -> Tensor:
-    """Return which members [R, N] belong to a random subset of the run's own size [R]: those with
-    the smallest uniform numbers."""
+    """Return a mask [R, N] of a random subset of members of the run's size [R]: those with the
+    smallest uniform numbers."""
     mine, others = uniforms.unsqueeze(2), uniforms.unsqueeze(1)
     place = torch.arange(uniforms.shape[1], device=uniforms.device)
-    # [R, N, N]; equal ones by their place
+    # [R, N, N]; ties are broken by index
     earlier = (others < mine) | ((others == mine) & (place < place.unsqueeze(1)))
     return earlier.sum(2) < size.unsqueeze(1)

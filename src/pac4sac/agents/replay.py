@@ -1,5 +1,5 @@
-"""Replay of a cohort: one ring of packed transitions per run, on the learner's device, read by one
-gather."""
+"""The replay buffer of a cohort: one ring of packed transitions per run, on the learner's device,
+read by one gather."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Batch(NamedTuple):
-    """Transitions of every run, drawn from its own replay buffer.
+    """Hold transitions of every run, drawn from its own replay buffer.
 
     Attributes:
         s: States [R, B, ds].
@@ -40,18 +40,18 @@ def row_width(ds: int, da: int) -> int:
 
 
 def pack(s: Tensor, a: Tensor, r: Tensor, s2: Tensor, terminated: Tensor) -> Tensor:
-    """[R, width] from [R, ds], [R, da], [R, 1], [R, ds], [R, 1]."""
+    """Pack [R, ds], [R, da], [R, 1], [R, ds] and [R, 1] into rows [R, width]."""
     return torch.cat([s, a, r, s2, terminated], -1)
 
 
 def store(data: Tensor, row: Tensor, step: Tensor) -> None:
-    """Write the transitions of one lockstep step into data [R, capacity, width]; `step` counts
-    those stored before."""
+    """Write the transitions of one lockstep step into data [R, capacity, width]; `step` is the
+    number stored before."""
     data.index_copy_(1, (step % data.shape[1]).reshape(1), row.unsqueeze(1))
 
 
 def sample(data: Tensor, uniforms: Tensor, n: Tensor, ds: int, da: int) -> Batch:
-    """Transitions drawn with replacement from the first n, one for each uniform number [R, B]."""
+    """Draw transitions with replacement from the first n, one for each uniform number [R, B]."""
     return at(data, indices(uniforms, n), ds, da)
 
 
@@ -66,9 +66,9 @@ def at(data: Tensor, index: Tensor, ds: int, da: int) -> Batch:
 def join(
     data: Tensor, index: Tensor, n: Tensor, batch: Batch, steps: Tensor, longest: int, gamma: Tensor
 ) -> Batch:
-    """Return n-step transitions: each of the batch joined with those that followed it, up to a
-    run's own number of steps [R]. Joining stops at the end of the episode, which is where the next
-    transition in the ring does not start in the state where this one ended."""
+    """Return n-step transitions: each of the batch joined with those after it, up to the run's
+    number of steps [R]. Joining stops at the end of the episode, where the next transition in the
+    ring does not start in the state in which this one ended."""
     ds, da = batch.s.shape[-1], batch.a.shape[-1]
     r, s2, terminated = batch.r, batch.s2, batch.terminated
     discount, joined = torch.ones_like(r), torch.ones_like(r, dtype=torch.bool)
@@ -83,11 +83,11 @@ def join(
 
 
 def indices(uniforms: Tensor, n: Tensor) -> Tensor:
-    """Return the indices of transitions, among the first n, that uniform numbers draw."""
-    return (uniforms * n).long().clamp_max(n - 1)  # u = 1 would read the next run's ring
+    """Convert uniform numbers to indices among the first n transitions."""
+    return (uniforms * n).long().clamp_max(n - 1)  # u = 1 would read the ring of the next run
 
 
 def unpack(rows: Tensor, ds: int, da: int) -> Batch:
-    """From [R, B, width]."""
+    """Unpack rows [R, B, width]."""
     s, a, r, s2, terminated = torch.split(rows, [ds, da, 1, ds, 1], -1)
     return Batch(s, a, r.squeeze(-1), s2, terminated.squeeze(-1))

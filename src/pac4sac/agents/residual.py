@@ -1,5 +1,5 @@
-"""Inverted residual blocks: each widens its features, narrows them again, and adds them to what it
-was given, with batch normalisation before each activation."""
+"""Inverted residual blocks: each widens its features, narrows them again, and adds them to its
+input, with batch normalisation before each activation."""
 
 from collections.abc import Mapping
 
@@ -9,12 +9,12 @@ from torch import Tensor
 from pac4sac.agents.batch_norm import as_rows, batch_norm, norm_parameters
 from pac4sac.agents.nets import Parameter, Params, Trunk, linear_parameters
 
-EXPANSION = 4  # times as many features inside a block
+EXPANSION = 4  # width inside a block ÷ width outside
 RMS_EPSILON = 1e-6
 
 
 class ResidualTrunk(Trunk):
-    """Layers below a head: BatchNorm, Linear, `depth` residual blocks, RMSNorm.
+    """Compute the layers below a head: BatchNorm, Linear, `depth` residual blocks, RMSNorm.
 
     No layer has a bias. With the activation f, a block is x + f(BatchNorm(W₂ f(BatchNorm(W₁ x)))).
 

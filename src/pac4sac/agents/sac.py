@@ -3,7 +3,8 @@ weight fixed or learned.
 
 Any agent with this actor can also *shoot*: draw S actions from the policy and take the one its
 critic values most. For SAC this is a control, off by default; for PAC4SAC it is part of the
-algorithm."""
+algorithm.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +43,9 @@ class SacConfig(AgentConfig):
         0.1
     """
 
-    alpha: float = per_run(1.0, NON_NEGATIVE, "weight of the entropy; if learned, its first value")
+    alpha: float = per_run(
+        1.0, NON_NEGATIVE, "weight of the entropy; the initial value if it is learned"
+    )
     learn_alpha: bool = per_run(True, None, "learn α towards the target entropy")
     target_entropy: float = per_run(
         -1.0, ANY, "target entropy per action dimension; the target is this times d_a"
@@ -55,7 +58,9 @@ class SacConfig(AgentConfig):
         2.0, Interval(-5, 10, low_open=True), "largest log of the policy's standard deviation"
     )
     shots: int = per_run(
-        1, AT_LEAST_ONE, "S: actions drawn per step, of which the one with the largest Q is taken"
+        1,
+        AT_LEAST_ONE,
+        "S: candidate actions drawn per step; the agent takes the one with the largest Q",
     )
     critics: int = structural(2, AT_LEAST_ONE, "number of critics; their minimum is used")
 
@@ -79,7 +84,7 @@ class Sac(Agent):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "default": {},
         "reproduction": REPRODUCTION_SAC,
-        # With this α SAC is nearest to its row in the paper; see the study `calibrate-rivals`.
+        # With this α SAC is closest to its row in the paper; see the study `calibrate-rivals`.
         "calibrated": {**REPRODUCTION_SAC, "alpha": 0.1},
         "published-curves": PUBLISHED_CURVES,
     }
@@ -119,7 +124,7 @@ class Sac(Agent):
         return log
 
     def next_action(self, state: State, s2: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        """Draw a′ ~ π(·|s′), never from the shooting policy; returns it with its log-density."""
+        """Draw a′ ~ π(·|s′), never from the shooting policy, and return it with its log-density."""
         return squashed_sample(*self.actor(self.params(state, "actor"), s2), draw["target"])
 
     # --- the temperature α
@@ -129,8 +134,8 @@ class Sac(Agent):
         return torch.where(h.learn_alpha > 0, state["log_alpha"].view(-1).exp(), h.alpha)
 
     def learn_temperature(self, state: State, entropy: Tensor, active: Tensor) -> None:
-        """Take a gradient step in log α of log α · (entropy − target entropy), or of α times it;
-        only for runs that learn it."""
+        """Take a gradient step in log α on log α · (entropy − target entropy), or on α · (entropy −
+        target entropy), for runs that learn α."""
         h = Hyper(state)
         target = h.target_entropy * self.da
         gradient = torch.where(h.learn_alpha > 0, entropy - target, 0.0)
@@ -148,12 +153,11 @@ class Sac(Agent):
     # --- acting
 
     def proposal(self, state: State, s: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and std, before the tanh, of the distribution from which actions are
-        drawn."""
+        """Return mean and std before the tanh of the distribution of candidate actions."""
         return self.actor(self.params(state, "actor"), s)
 
     def candidates(self, state: State, s: Tensor, draw: Draw) -> Tensor:
-        """S actions for each state, [R, S, B, da], from one pass of the actor."""
+        """Return S actions for each state, [R, S, B, da], from one pass of the actor."""
         mean, std = self.proposal(state, s)
         return torch.tanh(mean.unsqueeze(1) + std.unsqueeze(1) * draw["candidates"])
 
@@ -170,7 +174,7 @@ class Sac(Agent):
     def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
         return squashed_sample(*self.actor(self.params(state, "actor"), s), draw["policy"])
 
-    # --- what the above needs
+    # --- declarations
 
     def logged(self) -> tuple[str, ...]:
         return ("q", "entropy", "alpha")
@@ -194,8 +198,8 @@ class Sac(Agent):
 
 
 def pairs(s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-    """Return states [R, B, ds] and their candidates [R, S, B, da] as a critic takes them,
-    [R, S·B, ·]. A single state stays [R, 1, ds]: a critic multiplies it once for all its
+    """Return states [R, B, ds] and their candidates [R, S, B, da] as inputs of a critic, [R, S·B,
+    ·]. A single state stays [R, 1, ds], because a critic then multiplies it once for all
     candidates."""
     runs, count, states, _ = a.shape
     if states > 1:

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: how a learning rate falls with the steps of its network."""
+"""Learning-rate schedules: the decay of a learning rate with the steps of its network."""
 
 import math
 
@@ -9,13 +9,13 @@ SCHEDULES = ("constant", "linear", "cosine")
 
 
 def scheduled(schedule: str, rate: Tensor, end: Tensor, progress: Tensor) -> Tensor:
-    """Return a learning rate [R] between its first value and its last one.
+    """Return a learning rate [R] between its initial and its final value.
 
     Args:
         schedule: One of `SCHEDULES`.
         rate: Learning rate at the beginning [R].
-        end: Share of it that is left at the end [R].
-        progress: Share of the schedule that is over [R]; from 1 on the rate stays as it is.
+        end: Final learning rate ÷ initial one [R].
+        progress: Fraction of the schedule that is over [R]; from 1 on the rate is constant.
     """
     if schedule == "constant":
         return rate

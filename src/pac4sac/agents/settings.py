@@ -1,5 +1,4 @@
-"""Settings: dataclass fields with a range, a meaning, and whether runs of a cohort may differ in
-them."""
+"""Settings: dataclass fields with a range and a meaning, either per run or shared by a cohort."""
 
 import dataclasses
 import inspect
@@ -11,7 +10,7 @@ from pac4sac.agents.coloured_noise import COLOURS
 from pac4sac.agents.schedule import SCHEDULES
 from pac4sac.base.errors import UserError
 from pac4sac.base.known_names import LINEAR, linear_schedule
-from pac4sac.base.ranges import ANY as ANY  # custom agents import these from here
+from pac4sac.base.ranges import ANY as ANY  # re-exported for custom agents
 from pac4sac.base.ranges import AT_LEAST_ONE as AT_LEAST_ONE
 from pac4sac.base.ranges import BELOW_ONE as BELOW_ONE
 from pac4sac.base.ranges import NON_NEGATIVE as NON_NEGATIVE
@@ -23,16 +22,17 @@ from pac4sac.base.ranges import Interval as Interval
 
 T = TypeVar("T")
 
-# What all algorithms share in the studies of the PAC4SAC paper: its networks, optimiser and replay.
+# Common settings of all algorithms in the studies of the PAC4SAC paper: its networks, optimiser and
+# replay buffer.
 REPRODUCTION: Mapping[str, Any] = {
     **{"lr": 1e-3, "warmup": 1_000, "batch": 32, "capacity": 25_000},
     **{"depth": 3, "norm": True, "activation": "silu"},
 }
-# The paper states α for PAC4SAC only; agents with the actor of SAC have the same. In the first
-# preset α is learned if it is in the algorithm's own publication.
+# The paper states α for PAC4SAC only; agents with SAC's actor use the same. In the first preset α
+# is learned if the algorithm's own publication learns it.
 REPRODUCTION_AUTO: Mapping[str, Any] = {**REPRODUCTION, "alpha": 0.2, "log_std_max": 1.0}
 REPRODUCTION_SAC: Mapping[str, Any] = {**REPRODUCTION_AUTO, "learn_alpha": False}
-# Of SAC, REDQ and DroQ in the collection of published curves that reports compare with.
+# Settings of SAC, REDQ and DroQ in the published curves that reports compare with.
 PUBLISHED_CURVES: Mapping[str, Any] = {"lr": 1e-3, "warmup": 5_000, "alpha_loss": "plain"}
 
 
@@ -43,8 +43,8 @@ def per_run(default: T, allowed: Allowed, help: str) -> T:
 
     Args:
         default: Default value.
-        allowed: Interval of a number, or the allowed words; None for a truth value.
-        help: What it is, for `pac4sac list settings`.
+        allowed: Interval of a number, or the allowed words; None for a boolean.
+        help: Meaning of the setting, for `pac4sac list settings`.
 
     Returns:
         A dataclass field.
@@ -66,8 +66,8 @@ def structural(default: T, allowed: Allowed, help: str) -> T:
 
     Args:
         default: Default value.
-        allowed: Interval of a number, or the allowed words; None for a truth value.
-        help: What it is, for `pac4sac list settings`.
+        allowed: Interval of a number, or the allowed words; None for a boolean.
+        help: Meaning of the setting, for `pac4sac list settings`.
 
     Returns:
         A dataclass field.
@@ -110,7 +110,7 @@ def new_default(config: "type[AgentConfig]", name: str, default: T) -> T:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentConfig:
-    """Settings of every agent. Defaults are the usual ones of publications on MuJoCo.
+    """Hold the settings of every agent; the defaults are usual in publications on MuJoCo.
 
     Raises:
         UserError: If a value is not allowed.
@@ -125,11 +125,11 @@ class AgentConfig:
     tau: float = per_run(
         0.005, Interval(0, 1, low_open=True), "step of the target networks towards the online ones"
     )
-    lr: float = per_run(3e-4, POSITIVE, "Adam's learning rate, for networks without their own")
+    lr: float = per_run(3e-4, POSITIVE, "Adam's learning rate of networks without their own")
     actor_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for the actor; 0: as lr")
     critic_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for the critic; 0: as lr")
     lr_schedule: str = structural(
-        "constant", SCHEDULES, "how the learning rates fall with the steps of their network"
+        "constant", SCHEDULES, "schedule of learning rates over the steps of their network"
     )
     lr_steps: int = per_run(
         1_000_000, AT_LEAST_ONE, "environment steps until a schedule of learning rates ends"
@@ -138,7 +138,9 @@ class AgentConfig:
         10_000, NON_NEGATIVE, "steps of uniform random actions before learning starts"
     )
     batch: int = structural(256, AT_LEAST_ONE, "transitions per update")
-    capacity: int = structural(1_000_000, AT_LEAST_ONE, "transitions the replay buffer holds")
+    capacity: int = structural(
+        1_000_000, AT_LEAST_ONE, "capacity of the replay buffer in transitions"
+    )
     updates_per_step: int = per_run(1, AT_LEAST_ONE, "updates after each environment step")
     n_step: int = per_run(1, Interval(1, 1000), "n: rewards summed before a target bootstraps")
     width: int = structural(256, AT_LEAST_ONE, "units of a hidden layer")
@@ -156,13 +158,13 @@ class AgentConfig:
     norm: bool = structural(False, None, "layer normalisation after each hidden linear layer")
     activation: str = structural("relu", ("silu", "relu"), "activation of the hidden layers")
     noise_colour: str = structural(
-        "white", COLOURS, "how the exploration noise is correlated in time"
+        "white", COLOURS, "correlation of the exploration noise over time"
     )
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             check_value(f.name, getattr(self, f.name), type(f.default), f.metadata["allowed"])
-            # 1 and 1.0 are the same setting, also in a file name or a checksum
+            # 1 and 1.0 must be equal in file names and checksums too
             if type(f.default) is float:
                 object.__setattr__(self, f.name, float(getattr(self, f.name)))
         if self.batch > self.capacity:
@@ -175,7 +177,7 @@ class AgentConfig:
         return tuple(f.name for f in dataclasses.fields(cls) if f.metadata["per_run"])
 
     def number(self, name: str) -> float:
-        """Return a per-run setting as the agent sees it."""
+        """Return a per-run setting as the number in the agent's tensors."""
         value = getattr(self, name)
         return float(self.choices(name).index(value) if isinstance(value, str) else value)
 
@@ -193,7 +195,7 @@ class AgentConfig:
 
 
 def check_declared(config: Any, agent: str) -> None:
-    """Raise an error that says what the settings of a custom agent lack."""
+    """Raise an error if the settings of a custom agent are not declared correctly."""
     if not (isinstance(config, type) and issubclass(config, AgentConfig)):
         raise UserError(
             f"The Config of {agent} must be a subclass of AgentConfig, or of the Config of "
@@ -218,7 +220,7 @@ def check_declared(config: Any, agent: str) -> None:
 
 
 def convert_value(f: "dataclasses.Field[Any]", text: str) -> Any:
-    """Read a value given as text by the type of its default."""
+    """Convert a value given as text to the type of its default."""
     try:
         if type(f.default) is bool:
             return {"true": True, "false": False}[text.lower()]
@@ -228,4 +230,4 @@ def convert_value(f: "dataclasses.Field[Any]", text: str) -> Any:
     except (ValueError, KeyError):
         if text.startswith(LINEAR):
             raise linear_schedule(f.name, text) from None
-        return text  # check_value then says what was expected
+        return text  # check_value then reports the expected value

@@ -1,4 +1,4 @@
-"""What the functions of an agent take and give: the state of a cohort, a reading of the tape,
+"""Arguments and results of an agent's functions: the state of a cohort, random numbers of the tape,
 per-run settings."""
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ Loss = tuple[Tensor, dict[str, Tensor]]
 
 
 class Hyper:
-    """Per-run settings as tensors of shape [R], read as attributes.
+    """Read per-run settings as attributes, which are tensors of shape [R].
 
     Args:
         state: State of the cohort.
@@ -40,16 +40,15 @@ class Hyper:
     def __getattr__(self, name: str) -> Tensor:
         if f"hyper/{name}" not in self._state:
             raise UserError(
-                f"The agent has no per-run setting {name!r}; declare it by per_run(…) in its "
-                "Config, and name that "
-                "Config in the class of the agent (a structural setting is read as "
-                f"self.config.{name})."
+                f"The agent has no per-run setting {name!r}; declare it with per_run(…) in its "
+                "Config, and set Config in the class of the agent (a structural setting is read "
+                f"as self.config.{name})."
             )
         return self._state[f"hyper/{name}"]
 
 
 class Target(NamedTuple):
-    """The target of the critic, as `bellman_target` returns it.
+    """Hold the target of the critic, which `bellman_target` returns.
 
     Attributes:
         y: Value that the critic regresses [R, B].
@@ -62,11 +61,11 @@ class Target(NamedTuple):
         torch.Size([2, 32])
     """
 
-    y: Tensor  # [R, B], what the critic regresses
-    a2: Tensor  # [R, B, da], the next action behind it
+    y: Tensor  # [R, B], value that the critic regresses
+    a2: Tensor  # [R, B, da], next action of the target
 
 
 def count_up(counts: Tensor, chosen: Tensor) -> Tensor:
-    """Add one where chosen, in place. Adding the truth values instead has met a fault of Triton's
-    compiler, which puts their conversion behind its use."""
+    """Add one where chosen, in place. Adding the booleans instead triggers a bug of Triton's
+    compiler, which moves their conversion after its use."""
     return counts.copy_(torch.where(chosen, counts + 1, counts))

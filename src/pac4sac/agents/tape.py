@@ -13,17 +13,17 @@ from torch import Tensor
 
 from pac4sac.base.errors import UserError
 
-BLOCK = 64  # readings per block: long enough to make drawing cheap, short enough to fit any memory
+BLOCK = 64  # positions per block: long enough for cheap drawing, short enough to fit any memory
 
 
 @dataclass(frozen=True)
 class Stream:
-    """The random numbers that one reading of a stream returns.
+    """Declare the random numbers of a stream at one position.
 
     Attributes:
         shape: Shape for one run.
-        uniform: Whether they are uniform on [0, 1); otherwise standard normal.
-        rows: Per run, the length of the first axis if runs differ in it; the rest stays zero.
+        uniform: Whether they are uniform on [0, 1) instead of standard normal.
+        rows: Length of the first axis of each run if runs differ; the rest is zero.
 
     Example:
         >>> from pac4sac.agents.api import Stream
@@ -32,15 +32,13 @@ class Stream:
     """
 
     shape: tuple[int, ...]
-    uniform: bool = False  # uniform on [0, 1); otherwise standard normal
-    rows: tuple[int, ...] | None = (
-        None  # per run, the length of the first axis; the rest of it stays zero
-    )
+    uniform: bool = False  # uniform on [0, 1) instead of standard normal
+    rows: tuple[int, ...] | None = None  # length of the first axis of each run; the rest is zero
 
 
 @dataclass(frozen=True)
 class Part:
-    """A view of one run's numbers in a block, and the seed that they come from."""
+    """Hold a view of one run's numbers in a block, and their seed."""
 
     place: Tensor
     uniform: bool
@@ -49,7 +47,8 @@ class Part:
     def draw(self, number: int, generator: torch.Generator) -> None:
         digest = hashlib.blake2b(f"{self.source} {number}".encode(), digest_size=8).digest()
         generator.manual_seed(int.from_bytes(digest, "little"))
-        # A view with gaps is drawn separately, so that a run gets the same numbers as alone.
+        # A strided view is drawn separately, so that a run gets the same numbers as when it is
+        # alone.
         out = self.place if self.place.is_contiguous() else self.place.new_empty(self.place.shape)
         (out.uniform_ if self.uniform else out.normal_)(generator=generator)
         if out is not self.place:
@@ -57,9 +56,8 @@ class Part:
 
 
 class Tape:
-    """The current block of every stream, for all runs: `blocks[name]` is [R, lanes · length,
-    *shape]. A tape with several lanes has one reading per lane at each position; the lanes have
-    different numbers."""
+    """Hold the current block of every stream for all runs: `blocks[name]` is [R, lanes · length,
+    *shape]. With several lanes, each position has independent numbers in each lane."""
 
     def __init__(
         self,
@@ -104,14 +102,13 @@ class Tape:
 
 
 class Reading(dict[str, Tensor]):
-    """The numbers of all streams at one position, {name: [R, *shape]}."""
+    """Hold the numbers of all streams at one position, {name: [R, *shape]}."""
 
     def __missing__(self, name: str) -> Tensor:
         raise UserError(
-            f"There is no stream {name!r} of random numbers, but "
-            f"{', '.join(self) or 'none at all'}; what learning "
-            "draws is declared in update_streams(), what acting draws in behaviour_streams() "
-            "of the agent."
+            f"Unknown stream {name!r} of random numbers; there are {', '.join(self) or 'none'}. "
+            "Declare streams for learning in update_streams(), and streams for acting in "
+            "behaviour_streams() of the agent."
         )
 
 
@@ -124,7 +121,7 @@ def read(blocks: Mapping[str, Tensor], position: Tensor) -> Reading:
 
 
 def initial_uniforms(seeds: Sequence[int], name: str, count: int, device: torch.device) -> Tensor:
-    """[R, count] uniform numbers for initial weights, each run from its own tape."""
+    """Return [R, count] uniform numbers for initial weights, each run from its own tape."""
     tape = Tape(seeds, {name: Stream((count,), uniform=True)}, device, length=1)
     tape.seek(0)
     return tape.blocks[name].squeeze(1)
@@ -138,12 +135,12 @@ def scrambled(x: Tensor) -> Tensor:
 
 
 def hashed_uniforms(keys: Tensor, count: int) -> Tensor:
-    """Return [K, count] numbers in [0, 1) computed from keys [K] in [0, 1), for more random numbers
-    than a tape can hold."""
+    """Return [K, count] numbers in [0, 1) computed from keys [K] in [0, 1), when more numbers are
+    needed than a tape can store."""
     key = scrambled((keys * 2**24).long()).unsqueeze(-1)
     return (scrambled(scrambled(torch.arange(count, device=keys.device)) ^ key) >> 8) / 2**24
 
 
 def size(streams: Mapping[str, Stream], length: int = BLOCK) -> int:
-    """Numbers per run that a tape of these streams keeps in memory."""
+    """Return how many numbers per run a tape of these streams keeps in memory."""
     return length * sum(math.prod(stream.shape) for stream in streams.values())

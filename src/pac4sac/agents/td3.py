@@ -88,8 +88,8 @@ class Td3(Agent):
     )
 
     def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
-        """The deterministic policy gradient, through the first critic: Algorithm 1, ∇_a Q_θ₁(s, a)
-        at a = π(s)."""
+        """Return the loss of the deterministic policy gradient through the first critic (Algorithm
+        1, ∇_a Q_θ₁(s, a) at a = π(s))."""
         # [R, M, B]
         q, _ = self.critic(self.params(state, "critic"), batch.s, self.actor(pi, batch.s))
         return -q[:, 0].mean(-1), {}
@@ -112,7 +112,7 @@ class Td3(Agent):
     def deterministic_action(self, state: State, s: Tensor) -> Tensor:
         return self.actor(self.params(state, "actor"), s)
 
-    # The random numbers of all this.
+    # Streams of random numbers.
 
     def update_streams(self) -> dict[str, Stream]:
         return {"smoothing": Stream((self.config.batch, self.da))}

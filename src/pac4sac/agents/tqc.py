@@ -1,6 +1,6 @@
-"""Truncated quantile critics (Kuznetsov et al. 2020): SAC whose N critics each give M quantiles of
-the return. The target is the mixture of all of them without its largest atoms, which is where
-overestimation lies."""
+"""Truncated quantile critics (Kuznetsov et al. 2020): SAC with N critics that each predict M
+quantiles of the return. The target is the mixture of all quantiles without the largest atoms, which
+cause overestimation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,10 +42,10 @@ class TqcConfig(SacConfig):
 
     critics: int = structural(5, AT_LEAST_ONE, "N: number of critics")
     quantiles: int = structural(
-        25, Interval(1, 1000), "M: quantiles of the return that each critic gives"
+        25, Interval(1, 1000), "M: quantiles of the return that each critic predicts"
     )
     dropped: int = per_run(
-        2, NON_NEGATIVE, "d: largest atoms left out of the target for each critic"
+        2, NON_NEGATIVE, "d: number of largest atoms per critic that the target drops"
     )
     warmup: int = new_default(AgentConfig, "warmup", 256)
     critic_width: int = new_default(AgentConfig, "critic_width", 512)
@@ -61,7 +61,7 @@ class TqcConfig(SacConfig):
 
 
 class QuantileCritic(Critic):
-    """Z(s, a): atoms θ_m(s, a) of equal weight, at the quantiles τ_m = (2m − 1)/2M."""
+    """Compute Z(s, a): atoms θ_m(s, a) of equal weight, at the quantiles τ_m = (2m − 1)/2M."""
 
     def __init__(self, trunk: Trunk, members: int, quantiles: int) -> None:
         Net.__init__(self, trunk, linear_parameters(trunk.width, quantiles), members)
@@ -71,7 +71,7 @@ class QuantileCritic(Critic):
         return self.per_member(linear_head(p, self.features(p, s, a)))  # [R, N, B, M]
 
     def __call__(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, None]:
-        """The mean return by each critic, [R, N, B]."""
+        """Return the mean return of each critic, [R, N, B]."""
         return self.atoms(p, s, a).mean(-1), None
 
 
@@ -124,12 +124,12 @@ class Tqc(Sac):
         self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
     ) -> Loss:
         atoms = self.critic.atoms(theta, batch.s, batch.a)
-        # [R, N, B, M, NM], far more than all else: few passes
+        # [R, N, B, M, NM] is by far the largest tensor, so it is passed over few times
         u = target.y[:, None, :, None, :] - atoms.unsqueeze(-1)
         quantiles, place = self.config.quantiles, torch.arange(u.shape[-1], device=u.device)
         tau = ((torch.arange(quantiles, device=u.device) + 0.5) / quantiles).unsqueeze(-1)
         kept = self.config.critics * (quantiles - Hyper(state).dropped).unsqueeze(1)  # [R, 1], kN
-        # of each atom, 0 if dropped
+        # weight of each atom, 0 if dropped
         weight = (torch.where(place < kept, 1 / kept, 0.0) / quantiles)[:, None, None, None]
         rho = torch.where(u < 0, (1 - tau) * weight, tau * weight) * huber(u)
         loss = rho.sum((3, 4)).mean(2).sum(1)
@@ -138,7 +138,7 @@ class Tqc(Sac):
             "spread": atoms.std(-1, correction=0).mean((1, 2)),
         }
 
-    # Eq. (13): the actor ascends the mean of all atoms, 1/NM Σ z, none of them left out.
+    # Eq. (13): the actor maximises the mean of all atoms, 1/NM Σ z, without truncation.
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
         return self.critic(theta, s, a)[0].mean(1)
@@ -153,5 +153,5 @@ class Tqc(Sac):
 
 
 def huber(u: Tensor) -> Tensor:
-    """u²/2 up to 1, from there on |u| − 1/2."""
+    """Return the Huber loss: u²/2 for |u| ≤ 1, else |u| − 1/2."""
     return F.huber_loss(u, u.new_zeros(()).expand_as(u), reduction="none")

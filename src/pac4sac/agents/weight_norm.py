@@ -1,5 +1,5 @@
-"""Weight normalisation: after each gradient step the weights of a unit are divided by their
-length. A step of Adam then turns them by an angle that does not shrink as they grow."""
+"""Weight normalisation: after each gradient step the weights of a unit are divided by their length,
+so that the effective step of Adam does not shrink as weights grow."""
 
 import math
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ LEAST_LENGTH = 1e-12
 
 
 def normalise_weights(net: Net, weights: Tensor, moving: Tensor, head: bool = True) -> None:
-    """Give the weights of each unit the length 1, in place.
+    """Scale the weights of each unit to length 1, in place.
 
     Args:
         net: Network with the layout of the weights.
         weights: Its weights [R, M, P].
         moving: Runs [R] whose weights change.
-        head: Whether the last layer is normalised too. Biases never are.
+        head: Whether the last layer is normalised too; biases never are.
     """
     chosen = of_members(moving, net.members)
     for name, w in net.views(weights).items():
@@ -33,7 +33,8 @@ def normalise_weights(net: Net, weights: Tensor, moving: Tensor, head: bool = Tr
 
 
 def normalise_scales(net: Net, weights: Tensor, moving: Tensor) -> None:
-    """Give scale and shift of each normalisation layer together the length √width, in place.
+    """Scale the joint vector of scale and shift of each normalisation layer to length √width, in
+    place.
 
     Args:
         net: Network with the layout of the weights.
@@ -51,9 +52,9 @@ def normalise_scales(net: Net, weights: Tensor, moving: Tensor) -> None:
 
 
 class WeightNormalised(Agent):
-    """An agent that normalises the weights of its networks at the start and after each step.
+    """Normalise the weights of an agent's networks at the start and after each step.
 
-    Put it before an algorithm in the list of base classes.
+    List it before an algorithm in the base classes.
 
     Args:
         configs: Settings of each run.

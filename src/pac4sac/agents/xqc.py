@@ -52,14 +52,15 @@ class XqcConfig(CategoricalConfig):
     depth: int = new_default(AgentConfig, "depth", 4)
     critic_width: int = new_default(AgentConfig, "critic_width", 512)
     lr_schedule: str = new_default(AgentConfig, "lr_schedule", "linear")
-    lr_end: float = per_run(0.1, UNIT, "share of a learning rate that a schedule ends at")
+    lr_end: float = per_run(0.1, UNIT, "final learning rate ÷ initial one of a schedule")
     alpha: float = new_default(SacConfig, "alpha", 0.01)
     alpha_loss: str = new_default(SacConfig, "alpha_loss", "plain")
     target_entropy: float = new_default(SacConfig, "target_entropy", -0.5)
 
 
 class LogStdActor(GaussianActor):
-    """A policy whose network gives the logarithm of the standard deviation, not of the variance."""
+    """Compute a policy whose network outputs the log standard deviation instead of the
+    log-variance."""
 
     log_std_min = -10.0
 

@@ -157,7 +157,7 @@ def check_networks(agent: Agent, tensors: Mapping[str, Tensor], source: str) -> 
 def _other_structure(source: str, name: str) -> UserError:
     return UserError(
         f"The agent in {source} has another structure ({name} differs); use the "
-        f"same algorithm and sizes."
+        "same algorithm and sizes."
     )
 
 
@@ -180,7 +180,7 @@ def read_agent_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if checksum(label["about"], tensors) != label["sha256"]:
         raise UserError(
             f"{path} is damaged: its content does not match its checksum. Use a "
-            f"copy, or train again."
+            "copy, or train again."
         )
     for name, array in arrays.items():
         if not np.isfinite(array).all():

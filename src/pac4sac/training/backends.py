@@ -111,7 +111,8 @@ def set_precision(name: str) -> None:
 
 def trace(operation: Operation, tensors: Tensors) -> Callable[..., Any]:
     """Trace an operation, with its backward passes, as one graph of basic operations."""
-    from torch.fx.experimental.proxy_tensor import make_fx  # here, because it takes a second to import
+    # Imported here because it takes a second.
+    from torch.fx.experimental.proxy_tensor import make_fx
 
     def flat(*arguments: torch.Tensor) -> list[torch.Tensor]:
         operation(dict(zip(tensors, arguments, strict=True)))

@@ -245,13 +245,13 @@ class Trial:
         name = learner.agent.trained()[int(after["diverged_net"].max())]
         wrong = (
             f"The loss of the {name} or its gradient is not finite; look for √0, log 0 and "
-            f"divisions by 0."
+            "divisions by 0."
         )
         require(bool(after["alive"].all()), wrong)
         for name in learner.agent.nets:
             wrong = (
                 f"The {name} does not change in an update: its loss must depend on the weights "
-                f"that it gets as an argument."
+                "that it gets as an argument."
             )
             require(not torch.equal(before[name], after[name]), wrong)
         for name, tensor in after.items():
@@ -285,8 +285,8 @@ class Trial:
         gap = disagreement(of_run(before, 1), of_run(together, 1), self.learned(self.learner([1])))
         wrong = (
             f"A run learned differently alone than in a cohort of three ({gap}): means and "
-            f"normalisation must not include the first axis (runs), and per-run settings must be "
-            f"read as Hyper(state).name, not self.config.name."
+            "normalisation must not include the first axis (runs), and per-run settings must be "
+            "read as Hyper(state).name, not self.config.name."
         )
         require(gap is None, wrong)
 
@@ -326,7 +326,7 @@ class Trial:
         require(
             gap is None,
             f"Traced for the compiler, the update computes something else ({gap}): a value "
-            f"became a constant.",
+            "became a constant.",
         )
 
 

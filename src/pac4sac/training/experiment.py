@@ -163,8 +163,8 @@ def warn_of_objects(names: Sequence[str]) -> None:
     if lost := [short_name(name) for name in names if is_in_process(name)]:
         warnings.warn(
             f"Other programs cannot import {' and '.join(dict.fromkeys(lost))}, so they cannot "
-            f"resume this training, and it uses one process. Define it at the top level of a "
-            f"module to avoid both.",
+            "resume this training, and it uses one process. Define it at the top level of a "
+            "module to avoid both.",
             stacklevel=4,  # the call of train or compare, behind its decorator
         )
 
@@ -206,7 +206,7 @@ def _check_memory(cohort: Sequence[Run], device: torch.device) -> None:
         raise UserError(
             f"Training a cohort of {len(cohort)} needs {needed / 1e9:.1f} GB of memory, but only "
             f"{free / 1e9:.1f} GB are free; set a smaller capacity or width, or train fewer runs "
-            f"at once."
+            "at once."
         )
 
 

@@ -168,7 +168,7 @@ class Cohort:
         if saved and self.placement["backend"] != saved["backend"]:
             raise UserError(
                 f"This experiment was started with the {saved['backend']} backend, which does "
-                f"not work here; resume it on a machine that supports it."
+                "not work here; resume it on a machine that supports it."
             )
         computed = {name: self.placement[name] for name in ("device", "backend", "precision")}
         for folder in self.folders:
@@ -199,7 +199,7 @@ class Cohort:
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"The checkpoint in {self.folder} does not fit its runs ({error}); train again "
-                f"into another folder."
+                "into another folder."
             ) from error
         return list(stored["logs"])
 

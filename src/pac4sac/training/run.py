@@ -179,8 +179,8 @@ def check_code(runs: Sequence[Run]) -> None:
         if edited := run.edited():
             raise UserError(
                 f"{run.id} was trained by another version of the code: {edited}. Restore that "
-                f"code, train again into another folder, or continue with the current code with "
-                f"--keep-stale."
+                "code, train again into another folder, or continue with the current code with "
+                "--keep-stale."
             )
 
 

@@ -152,7 +152,7 @@ def check_that_nothing_was_saved(folders: Sequence[RunFolder], checkpoint_every:
         how = "finished" if all(run.status == "finished" for run in runs) else "begun"
         raise UserError(
             f"The runs in {folders[0].path.parent} are {how}, but their checkpoints are missing, "
-            f"so they cannot be resumed; train again into another folder."
+            "so they cannot be resumed; train again into another folder."
         )
 
 

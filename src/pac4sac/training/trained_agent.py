@@ -295,7 +295,7 @@ def load(
     if (count := len(agents_below(folder))) > 1:
         warnings.warn(
             f"{folder} has {count} agents; {path.parent.name} is used, which has the best last "
-            f"returns. To use another one, give its run folder.",
+            "returns. To use another one, give its run folder.",
             stacklevel=2,
         )
     about, tensors = read_agent_file(path)
@@ -350,6 +350,6 @@ def _warn_if_edited(run: Run, path: Path) -> None:
         if edited := run.edited():
             warnings.warn(
                 f"{path} was trained by another version of the code ({edited}), so it may act "
-                f"differently.",
+                "differently.",
                 stacklevel=3,
             )

@@ -34,7 +34,7 @@ def start_from(source: str | Path, agent: Agent, state: State, expected: str | N
     if expected is not None and agent_checksum(source) != expected:
         raise UserError(
             f"{source} is no longer the agent {expected} from which this training should start; "
-            f"restore that file, or start a new training."
+            "restore that file, or start a new training."
         )
     _, tensors = read_agent_file(agent_file(source))
     adopt(state, _starting_tensors(source, agent, tensors), str(source))
@@ -55,11 +55,11 @@ def _starting_tensors(
         needed = str(bool(scale)).lower()
         raise UserError(
             f"The agent in {source} was trained with normalise_rewards={needed}; use the same "
-            f"value here."
+            "value here."
         )
     if missing := sorted(set(agent.nets) - set(networks)):
         raise UserError(
             f"The agent in {source} has no {' or '.join(missing)}; start from an agent of the "
-            f"same algorithm."
+            "same algorithm."
         )
     return networks | scale

@@ -1,8 +1,9 @@
 """PAC4SAC with a bounded loss and a PAC-Bayes bound that is proven for it.
 
 The paper's bound is for losses in [0, 1], and its squared error is not one. Here the loss is
-1 − exp(−(Q − y)²/ε²), whose mean over Q ~ N(m_p, v_p) is known in closed form. What the bound adds
-to the risk is the conservative term. Derivations are in docs/algorithms/variants.md."""
+1 − exp(−(Q − y)²/ε²), whose mean over Q ~ N(m_p, v_p) is known in closed form. The conservative
+term is the bound minus the risk. Derivations are in docs/algorithms/variants.md.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pac4sac.agents.base import Hyper, State
 from pac4sac.agents.pac4sac import Objective, Pac4Sac, Pac4SacConfig
 from pac4sac.agents.settings import OPEN_UNIT, POSITIVE, Interval, per_run, structural
 
-BOUNDS: dict[str, Callable[..., Tensor]] = {  # of risk, KL, N and δ
+BOUNDS: dict[str, Callable[..., Tensor]] = {  # functions of risk, KL, N and δ
     "classic": bounds.maurer,
     "quadratic": bounds.quadratic,
     "lambda": bounds.lambda_bound,
@@ -25,9 +26,7 @@ BOUNDS: dict[str, Callable[..., Tensor]] = {  # of risk, KL, N and δ
 @dataclass(frozen=True, kw_only=True)
 class BoundedConfig(Pac4SacConfig):
     bound: str = structural("kl", tuple(BOUNDS), "bound that the critic minimises")
-    loss_scale: float = per_run(
-        10.0, POSITIVE, "ε of the bounded loss: errors far above it count the same"
-    )
+    loss_scale: float = per_run(10.0, POSITIVE, "ε of the bounded loss: larger errors saturate")
     bound_lambda: float = per_run(
         1.0, Interval(0, 2, low_open=True, high_open=True), "λ of bound=lambda"
     )
@@ -35,7 +34,7 @@ class BoundedConfig(Pac4SacConfig):
 
 
 class Bounded(Pac4Sac):
-    title = "PAC4SAC with a bounded loss and a bound that holds for it"
+    title = "PAC4SAC with a bounded loss and a bound that is valid for it"
     Config = BoundedConfig
     config: BoundedConfig
 
@@ -56,8 +55,8 @@ class Bounded(Pac4Sac):
         fixed = {"lam": h.bound_lambda[:, None]} if self.config.bound == "lambda" else {}
         bound = BOUNDS[self.config.bound](risk, kl, n, h.delta[:, None], **fixed)
         conservative = bound - risk
-        # Bounded as the risk is, or it would outweigh it: the loss that the variance of the next
-        # value alone makes, v_p(s′, a′)/ε² as long as that is small.
+        # Bounded like the risk, which it would otherwise outweigh: the loss due to the variance of
+        # the next value, about v_p(s′, a′)/ε² if that is small.
         exploration = bounds.bounded_loss(0.0, v_p_next, 0.0, epsilon).mean(-1)
         loss = risk + h.conservative[:, None] * conservative - h.xi[:, None] * exploration
         return Objective(loss, risk, conservative, exploration)

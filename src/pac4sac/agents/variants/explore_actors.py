@@ -1,5 +1,5 @@
-"""Posterior sampling with a policy for each member: the member of an episode proposes the
-candidates that its own critic ranks."""
+"""Posterior sampling with a policy for each member: in an episode, the candidates come from the
+policy of the drawn member, and its critic ranks them."""
 
 from pac4sac.agents.base import Draw, Hyper, State, Target
 from pac4sac.agents.explore import Explore

@@ -1,19 +1,20 @@
 """PAC4SAC with a full covariance of the last layer, by Bayesian linear regression on its features.
 
 The paper's diagonal posterior is trained, and its optimum has about the same variance wherever φ
-has the same length. Here the covariance Σ of the weights is measured: v_p = φᵀ Σ φ is small along
-features that were visited and as large as under the prior along others. The mean is still trained
+has the same length. Here the covariance Σ of the weights is computed from data: v_p = φᵀ Σ φ is
+small along visited features and as large as under the prior along others. The mean is still trained
 by gradient descent. After each episode,
 
     G ← (1 − 1/N) G + mean φφᵀ,   Σ⁻¹ = Σ₀⁻¹ + G/σ²,   σ² = σ̂²/(1 − γ)²,   Σ₀ = I · E[y²]/E‖φ‖².
 
-G counts the N transitions of the buffer. A value errs by the sum of TD errors over a horizon, which
-gives σ² from their running mean square σ̂². Before there are data a value may be as large as the
-targets, which gives Σ₀.
+G covers the N transitions of the buffer. The error of a value is the sum of TD errors over a
+horizon, which gives σ² from their running mean square σ̂². Without data a value can be as large as
+the targets, which gives Σ₀.
 
-The state keeps a square root S of Σ = S Sᵀ: v_p = ‖Sᵀφ‖², and m + S ε is a draw of the weights. The
-standard deviation of Q is larger than what candidates differ by, so shooting ranks them by the mean
-of Q."""
+The state stores a square root S of Σ = S Sᵀ: v_p = ‖Sᵀφ‖², and m + S ε is a draw of the weights.
+The standard deviation of Q exceeds the differences between candidates, so shooting ranks them by
+the mean of Q.
+"""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -39,8 +40,8 @@ LEAST = 1e-8
 
 
 class FullCovarianceCritic(Critic):
-    """A critic whose parameters come with the covariance, which Adam and Polyak averaging do not
-    change."""
+    """Compute a critic whose parameters include the covariance, which Adam and Polyak averaging do
+    not change."""
 
     def __init__(self, trunk: Trunk, members: int = 1) -> None:
         super().__init__(trunk, members)
@@ -85,11 +86,11 @@ class FullCovariance(Pac4Sac):
     ) -> tuple[Tensor, Tensor, Tensor]:
         moments = super().current_and_next_moments(state, theta, batch, target, draw)
         m_p, v_p, v_p_next = moments
-        # Otherwise the cheapest way to a small variance is features that are the same everywhere.
+        # Otherwise constant features would be the easiest way to a small variance.
         return m_p, v_p.detach(), v_p_next.detach()
 
     def divergence(self, state: State, theta: Params) -> Tensor:
-        """D_KL(N(m, Σ) ‖ N(0, Σ₀)), [R, M]."""
+        """Return D_KL(N(m, Σ) ‖ N(0, Σ₀)), [R, M]."""
         m, log_v = self.critic.posterior(theta)
         distance = (log_v.exp() + m.square()) * (-state[PRIOR]).exp() - 1
         return 0.5 * (distance.sum(-1) + state[PRIOR].sum(-1) - theta[LOG_DETERMINANT])
@@ -155,8 +156,8 @@ def add_batch(
 
 @torch.no_grad()
 def regress(state: State, ended: Tensor) -> None:
-    """Compute the covariance of runs whose episode ended, once they learn. The end of an episode is
-    neither compiled nor captured, so a matrix may be factorised."""
+    """Compute the covariance of learning runs whose episode ended. The end of an episode is neither
+    compiled nor captured, so matrices can be factorised."""
     information, width = state[INFORMATION].double(), state[INFORMATION].shape[-1]
     td_square, y_square = (state[name].double().clamp_min(LEAST) for name in SQUARES[1:])
     noise = td_square / (1 - Hyper(state).gamma.double()).square()

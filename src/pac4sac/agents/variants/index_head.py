@@ -3,18 +3,19 @@ features of one network.
 
 Each z is a critic, Q(s, a; z) = m_p(s, a) + zᵀu(s, a) with u = Aᵀφ + p, where p is a fixed random
 function as in the mixture. Both sides of the Bellman equation have the same z, which is kept for an
-episode: the uncertainty of the next value is part of that of this one. No z is drawn to learn: with
-y(z) = ȳ + zᵀy_u,
+episode, so the uncertainty of the next value is part of the uncertainty of this one. Learning draws
+no z: with y(z) = ȳ + zᵀy_u,
 
     E_z (y(z) − Q(z))² = (ȳ − m_p)² + ‖y_u − u‖²,
     ȳ = r + γ(1 − d)(m̄_p′ − α log π′),   y_u = γ(1 − d) ū′ + ζ σ̂ c.
 
-u has its own Bellman equation, whose reward is c, random and fixed for each transition. For a rare
-transition ‖u‖ is the standard deviation that noise of size ζ σ̂ leaves in a value; for many similar
-ones their c cancel.
+u has its own Bellman equation with the reward c, which is random and fixed for each transition. For
+a rare transition ‖u‖ is the standard deviation of a value due to noise of size ζ σ̂; for many
+similar transitions their c cancel.
 
-u does not influence learning: it learns A on the features of m_p, and the actor follows m_p, unless
-`caution` or `ranking` use it."""
+u does not influence the features or the actor: A is learned on the features of m_p, and the actor
+follows m_p, unless `caution` or `ranking` use u.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +50,8 @@ class IndexConfig(MixtureConfig):
         super().__post_init__()
         if self.critics > (width := self.critic_width or self.width):
             raise UserError(
-                f"The index has as many components as a layer has units ({width}) at most."
+                f"critics must be at most the width of a layer ({width}), because it is the size "
+                "of the index."
             )
 
 
@@ -59,18 +61,18 @@ class IndexCritic(PriorCritic):
     ) -> None:
         super().__init__(trunk, prior, 1, scales, True, log_variance)
         head = {PRIOR + "head": Parameter((prior.width, size), (prior.width * size) ** -0.5)}
-        # A, at first 0
+        # A, initially 0
         self.lay_out(self.parameters | head | {"head.index": Parameter((trunk.width, size))})
 
     def __call__(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
-        """m_p and the whole variance, v_p + ‖u‖², each [R, 1, B]."""
+        """Return m_p and the total variance v_p + ‖u‖², each [R, 1, B]."""
         m, v, u = self.parts(p, s, a)
         return m, v + u.square().sum(1, keepdim=True)
 
     def parts(
         self, p: Params, s: Tensor, a: Tensor, learning: bool = False
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """m_p and v_p [R, 1, B], u [R, d, B], which in learning leaves the features alone."""
+        """Return m_p and v_p [R, 1, B], and u [R, d, B], which has no gradient to the features."""
         phi = self.features(p, s, a)
         m, v = self.head(p, phi)
         assert v is not None
@@ -82,8 +84,8 @@ class IndexCritic(PriorCritic):
         return u.transpose(1, 2)
 
     def indexed(self, p: Params, s: Tensor, a: Tensor, noise: Tensor, z: Tensor) -> Tensor:
-        """Q [R, B, S] for S indices z [R, S, d], each with a draw of the weights, by noise [R, S,
-        1, K]."""
+        """Return Q [R, B, S] for S indices z [R, S, d], each with a draw of the weights from noise
+        [R, S, 1, K]."""
         phi = self.features(p, s, a)
         weights = torch.cat([self.sampled_weights(p, each) for each in noise.unbind(1)], -1)
         u = self.spread(p, phi, s, a)
@@ -105,14 +107,14 @@ class IndexHead(Mixture):
         return IndexCritic(*self.trunks(), c.critics, c.log_variance, self.numbers("prior_scale"))
 
     def divergence(self, state: State, theta: Params) -> Tensor:
-        """E_z KL(N(m + A z, v)‖N(0, v₀)) = KL(N(m, v)‖N(0, v₀)) + ‖A‖²/2v₀, [R, 1]: that of pairs
-        (z, w), of which z has the same distribution before and after."""
+        """Return E_z KL(N(m + A z, v)‖N(0, v₀)) = KL(N(m, v)‖N(0, v₀)) + ‖A‖²/2v₀, [R, 1]: the KL
+        of pairs (z, w), where z has the same distribution in prior and posterior."""
         (m, log_v), prior = self.critic.posterior(theta), Hyper(state).prior_variance
         own = gaussian_kl(m, log_v.exp(), 0.0, prior[:, None, None])
         return own + (theta["head.index"].square().sum((1, 2)) / (2 * prior)).unsqueeze(1)
 
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
-        """ȳ in the first row, γ(1 − d) ū′ in the others, [R, 1 + d, B]."""
+        """Return ȳ in the first row and γ(1 − d) ū′ in the others, [R, 1 + d, B]."""
         a2, log_pi = self.next_action(state, batch.s2, draw)
         m2, _, u2 = self.critic.parts(self.params(state, "critic/target"), batch.s2, a2)
         soft_value = m2 - self.target_penalty(state, log_pi, u2.square().sum(1).sqrt())
@@ -146,7 +148,7 @@ class IndexHead(Mixture):
         return self.critic.indexed(theta, s, a, noise, state["index"]).squeeze(-1)
 
     def drawn_values(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        # a few weights move with z, which is next to nothing beside it
+        # the noise also determines z, with a negligible effect on the weights
         z = noise[:, :, 0, : self.config.critics]
         return self.critic.indexed(self.params(state, "critic"), s, a, noise, z)
 

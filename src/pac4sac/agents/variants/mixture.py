@@ -3,7 +3,8 @@
 PAC4SAC's posterior is one Gaussian on the features of one network. Here it is μ = (1/M) Σ_k N(m_k,
 v_k): M members, each with its own features, target network and target. They agree where data are
 many and differ where data are missing. Each bootstraps from itself, so their differences follow
-the Bellman equation as values do. Derivations are in docs/algorithms/mixture.md."""
+the Bellman equation as values do. Derivations are in docs/algorithms/mixture.md.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ SLOWEST = 1e-3  # smallest weight of a new squared error in the running mean σ�
 class MixtureConfig(Pac4SacConfig):
     critics: int = structural(5, Interval(2), "M: members of the mixture")
     xi: float = per_run(
-        0.005, BELOW_ONE, "ξ: weight of the members' variance; from 1 − γ on they may drift apart"
+        0.005, BELOW_ONE, "ξ: weight of the members' variance; from 1 − γ on members can diverge"
     )
     prior_scale: float = per_run(1.0, NON_NEGATIVE, "scale of each member's fixed random function")
     prior_variance: float = per_run(1.0, POSITIVE, "variance of the prior of each weight")
@@ -67,13 +68,14 @@ class MixtureConfig(Pac4SacConfig):
 class Mixture(PosteriorSampling, Sac):
     title = "PAC-Bayesian soft actor-critic with a mixture of critics as its posterior"
     Config = MixtureConfig
-    revision: ClassVar = 2  # ranked as the actor does; masks that change when the ring comes round
+    # Ranking as in the actor's objective; masks that change when the ring wraps.
+    revision: ClassVar = 2
     presets: ClassVar = {"default": {}, "reproduction": REPRODUCTION_SAC}
     updates_of_task: ClassVar = {"reproduction": 1}
     takes_minimum: ClassVar = False
     config: MixtureConfig
     critic: PriorCritic
-    single: PriorCritic  # the critic of one member alone
+    single: PriorCritic  # critic of a single member
 
     def networks(self) -> dict[str, Net]:
         nets = super().networks()
@@ -109,14 +111,14 @@ class Mixture(PosteriorSampling, Sac):
         return self.moments(theta, s, a)[0]
 
     def divergence(self, state: State, theta: Params) -> Tensor:
-        """KL_k of each member's weights to the prior, [R, M]. KL(μ‖μ₀) is at most their mean, as KL
-        is convex."""
+        """Return KL_k of each member's weights to the prior, [R, M]. KL(μ‖μ₀) is at most their
+        mean, because KL is convex."""
         m, log_v = self.critic.posterior(theta)
         return gaussian_kl(m, log_v.exp(), 0.0, Hyper(state).prior_variance[:, None, None])
 
-    # --- 2. The target of each member comes from its own target network: y_k = r + γ(1 − d)(m̄_k(s′,
-    # a′) − α log π(a′|s′) − κ′ σ), with the same standard deviation σ over target networks for all
-    # members.
+    # --- 2. The target of each member comes from its own target network: y_k = r + γ(1 −
+    # d)(m̄_k(s′, a′) − α log π(a′|s′) − κ′ σ), with the same standard deviation σ over target
+    # networks for all members.
 
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
         a2, log_pi = self.next_action(state, batch.s2, draw)
@@ -126,7 +128,7 @@ class Mixture(PosteriorSampling, Sac):
         return Target(batch.r[:, None] + discount[:, None] * soft_value, a2)
 
     def target_penalty(self, state: State, log_pi: Tensor, std: Tensor) -> Tensor:
-        """Return what is subtracted from the next value in a target, [R, 1, B]: α log π + κ′ σ."""
+        """Return the penalty of the next value in a target, α log π + κ′ σ, [R, 1, B]."""
         penalty = self.alpha(state)[:, None] * log_pi + Hyper(state).target_caution[:, None] * std
         return penalty.unsqueeze(1)
 
@@ -158,7 +160,7 @@ class Mixture(PosteriorSampling, Sac):
         return self.objective(state, theta, risk, tandem, td_square, log)
 
     def target_noise(self, state: State, td_square: Tensor) -> Tensor:
-        """ζ σ̂, [R, 1, 1]."""
+        """Return ζ σ̂, [R, 1, 1]."""
         return (Hyper(state).noise * self.td_scale(state, td_square).sqrt()).view(-1, 1, 1)
 
     def objective(
@@ -180,7 +182,7 @@ class Mixture(PosteriorSampling, Sac):
         return loss, log | {"td_square": td_square}
 
     def td_scale(self, state: State, td_square: Tensor) -> Tensor:
-        """σ̂²; in the first update, before which there is none, that of its batch."""
+        """Return σ̂²; in the first update, the value of its batch."""
         return torch.where(state["critic/count"] > 0, state["td_square"], td_square).clamp_min(1e-8)
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
@@ -190,9 +192,8 @@ class Mixture(PosteriorSampling, Sac):
         state["td_square"].copy_(torch.where(active & state["alive"], mean, state["td_square"]))
         return log
 
-    # Which members learn from a transition is a lottery, whose numbers follow from the step in
-    # which it was stored and the run's key: they are the same each time it is drawn, and nothing
-    # need be stored.
+    # Members learn from random subsets of transitions. The random numbers are a hash of the step of
+    # a transition and the run's key, so they are the same in every update and need no storage.
 
     def update(self, state: State, data: Tensor, draw: Draw) -> None:
         step, capacity = state["step"], data.shape[1]
@@ -232,7 +233,7 @@ class Mixture(PosteriorSampling, Sac):
         return best_candidate(a, q.view(a.shape[:-1]), h.shots)
 
     def member_value(self, state: State, s: Tensor, a: Tensor) -> Tensor:
-        """Return Q [R, B] of the member that each run has drawn for its present episode."""
+        """Return Q [R, B] of the member that each run has drawn for its current episode."""
         weights = self.single.views(self.held_weights(state, "critic"))
         return self.single.sampled(weights, s, a, state["weight_noise"].unsqueeze(1))[:, 0, :, 0]
 
@@ -266,8 +267,8 @@ class Mixture(PosteriorSampling, Sac):
 
 
 def disagreement(m: Tensor, weight: Tensor) -> Tensor:
-    """(1/M²) Σ_{k<l} w_k w_l (m_k − m_l)² [R, B], with w = b/p [R, M, B]: in the mean over masks it
-    is Var_k[m_k], and it counts no member in a transition that nothing holds it to."""
-    centred = m - m.detach().mean(1, keepdim=True)  # which changes nothing but the rounding
+    """Return (1/M²) Σ_{k<l} w_k w_l (m_k − m_l)² [R, B], with w = b/p [R, M, B]. Its mean over
+    masks is Var_k[m_k], and members do not count in transitions that they do not learn from."""
+    centred = m - m.detach().mean(1, keepdim=True)  # only reduces rounding errors
     first, second = (weight * centred).sum(1), (weight * centred.square()).sum(1)
     return (weight.sum(1) * second - first.square()) / m.shape[1] ** 2

@@ -12,7 +12,7 @@ from pac4sac.agents.bounds import gaussian_kl
 from pac4sac.agents.nets import Params
 from pac4sac.agents.pac4sac import Pac4Sac
 
-# Kept apart from the parameters, so that neither Adam nor Polyak averaging changes them.
+# Separate from the parameters, so that neither Adam nor Polyak averaging changes them.
 PRIOR = ("prior_mean", "prior_log_variance")  # [R, M, K] each
 
 

@@ -1,4 +1,5 @@
-"""OAC as the authors' group later coded it: OAC with a smoothed target actor and no entropy."""
+"""OAC as later implemented by the authors' group: with a smoothed target actor and without
+entropy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,10 +24,10 @@ class OacLabConfig(OacConfig):
 
 
 class OacLab(Oac):
-    """OAC as the authors' group later coded it: a target actor with smoothing, no entropy
-    anywhere."""
+    """Run OAC as later implemented by the authors' group: a target actor with smoothing, and no
+    entropy."""
 
-    title = "Optimistic actor-critic as the authors' group later coded it"
+    title = "Optimistic actor-critic as later implemented by the authors' group"
     Config = OacLabConfig
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "default": {},

@@ -1,5 +1,5 @@
-"""A control for posterior sampling: one of many random functions, which are never trained, ranks
-the candidates of an episode. It explores as coherently, but not by what it believes."""
+"""A control for posterior sampling: one of many untrained random functions ranks the candidates of
+an episode. Exploration is as coherent, but not guided by learned values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""PAC4SAC as the program does that its authors released. It differs from the paper in the networks,
-the prior, the conservative term, variances that are never trained in effect, a learned α, and
-shooting in evaluation only."""
+"""PAC4SAC as in the code released by its authors. It differs from the paper in the networks, the
+prior, the conservative term, variances that are effectively not trained, a learned α, and shooting
+in evaluation only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class ReleasedCodeConfig(Pac4SacConfig):
 
 
 class ReleasedCode(Pac4Sac):
-    title = "PAC4SAC as the authors' released program does"
+    title = "PAC4SAC as in the authors' released code"
     Config = ReleasedCodeConfig
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"default": {}}
     updates_of_task: ClassVar[Mapping[str, int]] = {}
@@ -44,7 +44,7 @@ class ReleasedCode(Pac4Sac):
     def critic_loss(
         self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
     ) -> Loss:
-        # The program clamps the variances where their gradient is 0.
+        # The released code clamps the variances where their gradient is 0.
         theta = {**theta, "head.log_variance": theta["head.log_variance"].detach()}
         return super().critic_loss(state, theta, batch, target, draw)
 

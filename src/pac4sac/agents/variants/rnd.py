@@ -1,8 +1,9 @@
 """SAC with an exploration bonus: random network distillation (Burda et al. 2018).
 
-A predictor learns the outputs of a fixed random network g. Where few states were seen it errs, and
-the error is added to the reward that critics learn: r + β ‖f(s′) − g(s′)‖² / σ, with σ the running
-mean of the error. Stored rewards, and all that is logged or evaluated, stay those of the task."""
+A predictor f learns the outputs of a fixed random network g. Its error is large for rare states,
+and is added to the reward that critics learn: r + β ‖f(s′) − g(s′)‖² / σ, with σ the running mean
+of the error. Stored, logged and evaluated rewards are those of the task.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig
 from pac4sac.agents.settings import NON_NEGATIVE, Interval, per_run, structural
 
-SLOWEST = 1e-3  # weight of a new error in the running mean σ, once there are many
+SLOWEST = 1e-3  # smallest weight of a new error in the running mean σ
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,7 @@ class Rnd(Sac):
         return super().bellman_target(state, batch._replace(r=batch.r + bonus), draw)
 
     def scale(self, state: State, novelty: Tensor) -> Tensor:
-        """Return σ [R]; in the first update the mean of its batch."""
+        """Return σ [R]; in the first update, the mean of its batch."""
         mean = torch.where(state["predictor/count"] > 0, state["novelty"], novelty.mean(-1))
         return mean.clamp_min(1e-8)
 

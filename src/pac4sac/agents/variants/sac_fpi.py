@@ -1,10 +1,11 @@
 """SAC-FPI: SAC with fitted policy iteration by Bellman-residual minimisation (Antos et al. 2008).
 With y = r + γ(Q(s′, a′) − α log π) from the critic itself and a helper h that regresses y, the
-critic minimises mean[(Q − y)² − (h − y)²], gradient through y included: the second term removes the
-variance of y that biases the first.
+critic minimises mean[(Q − y)² − (h − y)²], with gradient through y. The second term removes the
+bias of the first one, which is due to the variance of y.
 
 The PAC4SAC paper names SAC-FPI in its paragraph on cost without defining it; this is a
-reconstruction from the literature it cites."""
+reconstruction from the literature it cites.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ class SacFpiConfig(SacConfig):
 
 
 class SacFpi(Sac):
-    """SAC whose critic minimises the Bellman residual, gradient through the target included."""
+    """Train SAC's critic on the Bellman residual, with gradient through the target."""
 
     title = "SAC by Bellman-residual minimisation (reconstruction)"
     Config = SacFpiConfig

@@ -1,9 +1,10 @@
-"""SAC-NR: SAC with network randomisation (Lee et al. 2019). Every update sees the states through a
-new random linear map, and a loss keeps the features close to those of the clean states. The agent
-acts on the clean state.
+"""SAC-NR: SAC with network randomisation (Lee et al. 2019). Every update transforms the states by a
+new random linear map, and a loss keeps the features close to those of the original states. The
+agent acts on the original states.
 
 The PAC4SAC paper names SAC-NR in its paragraph on cost without defining it; this is a
-reconstruction from the literature it cites."""
+reconstruction from the literature it cites.
+"""
 
 from dataclasses import dataclass
 
@@ -20,14 +21,16 @@ from pac4sac.agents.tape import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class SacNrConfig(SacConfig):
-    clean: float = per_run(0.1, UNIT, "probability of leaving the states of an update as they are")
+    clean: float = per_run(0.1, UNIT, "probability that an update uses the original states")
     matching: float = per_run(
-        0.002, NON_NEGATIVE, "weight of the distance between mapped and clean features"
+        0.002,
+        NON_NEGATIVE,
+        "weight of the distance between features of transformed and original states",
     )
 
 
 class SacNr(Sac):
-    """SAC whose updates see the states through random linear maps."""
+    """Train SAC on states that are transformed by random linear maps."""
 
     title = "SAC with network randomisation (reconstruction)"
     Config = SacNrConfig

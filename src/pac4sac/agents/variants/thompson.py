@@ -1,5 +1,5 @@
-"""PAC4SAC with Thompson sampling: one draw of the last layer's weights ranks all candidates. The
-paper draws a value for each of them."""
+"""PAC4SAC with Thompson sampling: one draw of the last layer's weights ranks all candidates,
+whereas the paper draws a value for each candidate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from pac4sac.agents.tape import Stream
 @dataclass(frozen=True, kw_only=True)
 class ThompsonConfig(Pac4SacConfig):
     held: int = per_run(
-        1, NON_NEGATIVE, "steps for which a draw is held; 0: until the episode ends"
+        1, NON_NEGATIVE, "steps for which a draw is kept; 0: until the episode ends"
     )
 
 
