@@ -32,6 +32,7 @@ class Demo:
 
     full: bool = False  # Train with the paper's settings, for up to ten minutes.
     seed: arguments.Number = 0  # Train with this seed.
+    # Train for M minutes at most.
     max_minutes: Annotated[
         float | None, arguments.optional("M", "3 of training, with --full 10")
     ] = None

@@ -37,9 +37,8 @@ class ChosenStudy:
 
     # Use this study: a name from `pac4sac list studies`, or a TOML file.
     name: Annotated[Positional[str], arg(metavar="NAME|FILE.toml")]
-    out: Annotated[Path | None, optional("DIR", "experiments/study-NAME")] = (
-        None  # Use this study folder.
-    )
+    # Use this study folder.
+    out: Annotated[Path | None, optional("DIR", "experiments/study-NAME")] = None
     trust: arguments.Trust = field(default_factory=list)
 
     def study_and_folder(self) -> "tuple[Study, Path]":
