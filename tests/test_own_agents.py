@@ -15,12 +15,12 @@ from pac4sac.training.checks import examine
 
 PLACE = r"In \w+, line \d+ of wrong_agents.py: "
 MISTAKES = {
-    "ForgottenConfig": PLACE + "The agent has no per-run setting 'beta'; declare it by per_run",
+    "ForgottenConfig": PLACE + "The agent has no per-run setting 'beta'; declare it with per_run",
     "NoStream": PLACE
     + "Unknown stream 'smoothing' of random numbers; there are replay, target, actor",
-    "OneLossForAll": r"In OneLossForAll, the loss of the actor has the shape \[\] and must have one number for",
-    "LogsTheBatch": r"In LogsTheBatch, what it logs as entropy has the shape \[\d, \d\] and must have one",
-    "LogsNothing": r"No loss of LogsNothing reports surprise, which its logged\(\) names",
+    "OneLossForAll": r"In OneLossForAll, the loss of the actor has the shape \[\], but must have one number for",
+    "LogsTheBatch": r"In LogsTheBatch, what it logs as entropy has the shape \[\d, \d\], but must have one",
+    "LogsNothing": r"No loss of LogsNothing reports surprise, but its logged\(\) includes",
     "LogsUnnamed": r"A loss of LogsUnnamed reports surprise, but its logged\(\) does not include",
     "StuckActor": "The actor does not change in an update",
     "RootOfZero": "The loss of the critic or its gradient is not finite",

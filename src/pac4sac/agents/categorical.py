@@ -16,7 +16,7 @@ from pac4sac.base.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class CategoricalConfig(SacConfig):
-    """Settings of an agent with a categorical critic.
+    """Hold the settings of an agent with a categorical critic.
 
     Rewards are normalised by default, so returns are within the range of the bins.
 

@@ -40,7 +40,7 @@ LEAST_VARIANCE = 1e-12  # floor below a root, whose slope is infinite at 0
 
 @dataclass(frozen=True, kw_only=True)
 class CrossQConfig(SacConfig):
-    """Settings of CrossQ.
+    """Hold the settings of CrossQ.
 
     Raises:
         UserError: If a value is not allowed.
@@ -119,7 +119,7 @@ class Next(NamedTuple):
 
 
 class CrossQ(BatchNormalised, Sac):
-    """CrossQ: SAC with batch renormalisation instead of target networks.
+    """Define CrossQ: SAC with batch renormalisation instead of target networks.
 
     Args:
         configs: Settings of each run.

@@ -22,7 +22,7 @@ FADED = 1e5  # (index of the episode) × (step in it) after which this noise get
 
 @dataclass(frozen=True, kw_only=True)
 class DdpgConfig(AgentConfig):
-    """Settings of DDPG.
+    """Hold the settings of DDPG.
 
     Raises:
         UserError: If a value is not allowed.
@@ -46,7 +46,7 @@ class DdpgConfig(AgentConfig):
 
 
 class Ddpg(Agent):
-    """Deep deterministic policy gradient: a deterministic actor and one critic.
+    """Define DDPG (deep deterministic policy gradient): a deterministic actor and one critic.
 
     Args:
         configs: Settings of each run.

@@ -18,7 +18,7 @@ from pac4sac.agents.tape import Stream, hashed_uniforms
 
 @dataclass(frozen=True, kw_only=True)
 class DroQConfig(RedqConfig):
-    """Settings of DroQ.
+    """Hold the settings of DroQ.
 
     Raises:
         UserError: If a value is not allowed.
@@ -57,7 +57,7 @@ class DropoutTrunk(Trunk):
 
 
 class DroQ(Redq):
-    """DroQ: REDQ with two critics with dropout instead of a large ensemble.
+    """Define DroQ: REDQ with two critics with dropout instead of a large ensemble.
 
     Args:
         configs: Settings of each run.

@@ -69,7 +69,7 @@ class ExploreConfig(SacConfig):
 
 
 class Explore(PosteriorSampling, Sac):
-    """SAC's actor, an ensemble of critics, and posterior sampling by multiple shooting."""
+    """Define SAC with an ensemble of critics and posterior sampling by multiple shooting."""
 
     title = "PAC4SAC for exploration: one critic of an ensemble is held for an episode"
     Config = ExploreConfig

@@ -35,7 +35,7 @@ EXPONENT = 2.0  # exponent of the distribution of the number of steps that noise
 
 @dataclass(frozen=True, kw_only=True)
 class FlashSacConfig(XqcConfig):
-    """Settings of FlashSAC.
+    """Hold the settings of FlashSAC.
 
     Raises:
         UserError: If a value is not allowed.
@@ -82,7 +82,7 @@ class BoundedStdActor(GaussianActor):
 
 
 class FlashSac(Xqc):
-    """FlashSAC: XQC with residual networks, bounded rewards, one update per step and held noise.
+    """Define FlashSAC: XQC with residual networks, bounded rewards, one update per step and held noise.
 
     Args:
         configs: Settings of each run.

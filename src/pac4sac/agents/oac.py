@@ -15,7 +15,7 @@ from pac4sac.agents.settings import ANY, NON_NEGATIVE, new_default, per_run
 
 @dataclass(frozen=True, kw_only=True)
 class OacConfig(SacConfig):
-    """Settings of OAC.
+    """Hold the settings of OAC.
 
     Raises:
         UserError: If a value is not allowed.
@@ -41,7 +41,7 @@ def optimistic_mean(mean: Tensor, std: Tensor, gradient: Tensor, shift: Tensor) 
 
 
 class Oac(Sac):
-    """Optimistic actor-critic: SAC that explores towards an upper bound of Q.
+    """Define OAC (optimistic actor-critic): SAC that explores towards an upper bound of Q.
 
     Args:
         configs: Settings of each run.

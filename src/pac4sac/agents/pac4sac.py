@@ -34,7 +34,7 @@ from pac4sac.agents.tape import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class PacBayesConfig(AgentConfig):
-    """Settings of the PAC-Bayes critic, with the networks of the paper.
+    """Hold the settings of the PAC-Bayes critic, with the networks of the paper.
 
     Raises:
         UserError: If a value is not allowed.
@@ -195,7 +195,7 @@ class PacBayesCritic(Agent):
 
 @dataclass(frozen=True, kw_only=True)
 class Pac4SacConfig(PacBayesConfig, SacConfig):
-    """Settings of PAC4SAC: those of its critic and those of SAC.
+    """Hold the settings of PAC4SAC: those of its critic and those of SAC.
 
     Raises:
         UserError: If a value is not allowed.
@@ -213,7 +213,7 @@ class Pac4SacConfig(PacBayesConfig, SacConfig):
 
 
 class Pac4Sac(PacBayesCritic, Sac):
-    """PAC4SAC: SAC with the PAC-Bayes critic, acting by shooting.
+    """Define PAC4SAC: SAC with the PAC-Bayes critic, acting by shooting.
 
     Args:
         configs: Settings of each run.

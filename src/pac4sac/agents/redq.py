@@ -27,7 +27,7 @@ from pac4sac.base.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class RedqConfig(SacConfig):
-    """Settings of REDQ.
+    """Hold the settings of REDQ.
 
     Raises:
         UserError: If a value is not allowed.
@@ -57,7 +57,7 @@ class RedqConfig(SacConfig):
 
 
 class Redq(Sac):
-    """REDQ: SAC with an ensemble of critics and many updates per step.
+    """Define REDQ: SAC with an ensemble of critics and many updates per step.
 
     Args:
         configs: Settings of each run.

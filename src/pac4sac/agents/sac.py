@@ -32,7 +32,7 @@ from pac4sac.agents.tape import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class SacConfig(AgentConfig):
-    """Settings of SAC. Defaults are those of Haarnoja et al. (2018b), with learned α.
+    """Hold the settings of SAC. Defaults are those of Haarnoja et al. (2018b), with learned α.
 
     Raises:
         UserError: If a value is not allowed.
@@ -66,7 +66,7 @@ class SacConfig(AgentConfig):
 
 
 class Sac(Agent):
-    """Soft actor-critic: two critics, a squashed Gaussian actor, fixed or learned α.
+    """Define SAC (soft actor-critic): two critics, a squashed Gaussian actor, fixed or learned α.
 
     Args:
         configs: Settings of each run.

@@ -24,7 +24,7 @@ from pac4sac.agents.tape import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class Td3Config(AgentConfig):
-    """Settings of TD3.
+    """Hold the settings of TD3.
 
     Raises:
         UserError: If a value is not allowed.
@@ -46,7 +46,7 @@ class Td3Config(AgentConfig):
 
 
 class Td3(Agent):
-    """TD3: DDPG with two critics, smoothed targets and a delayed actor.
+    """Define TD3: DDPG with two critics, smoothed targets and a delayed actor.
 
     Args:
         configs: Settings of each run.

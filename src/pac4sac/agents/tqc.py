@@ -29,7 +29,7 @@ from pac4sac.base.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class TqcConfig(SacConfig):
-    """Settings of TQC.
+    """Hold the settings of TQC.
 
     Raises:
         UserError: If a value is not allowed.
@@ -76,7 +76,7 @@ class QuantileCritic(Critic):
 
 
 class Tqc(Sac):
-    """TQC: SAC with quantile critics whose targets drop the largest quantiles.
+    """Define TQC: SAC with quantile critics whose targets drop the largest quantiles.
 
     Args:
         configs: Settings of each run.

@@ -32,7 +32,7 @@ from pac4sac.agents.weight_norm import WeightNormalised
 
 @dataclass(frozen=True, kw_only=True)
 class XqcConfig(CategoricalConfig):
-    """Settings of XQC.
+    """Hold the settings of XQC.
 
     Raises:
         UserError: If a value is not allowed.
@@ -69,7 +69,7 @@ class LogStdActor(GaussianActor):
 
 
 class Xqc(BatchNormalised, WeightNormalised, Sac):
-    """XQC: SAC with batch normalisation, weight normalisation and a categorical critic.
+    """Define XQC: SAC with batch normalisation, weight normalisation and a categorical critic.
 
     Args:
         configs: Settings of each run.

@@ -40,7 +40,7 @@ class PaperTable:
 
 @dataclass(frozen=True)
 class PaperRows:
-    """The variants that are rows of the paper's tables or boxes of its figure."""
+    """Hold the variants that are rows of the paper's tables or boxes of its figure."""
 
     table_1: Mapping[tuple[str, str], Variant]  # (task, algorithm) -> variant
     table_2: Mapping[tuple[str, str], Variant]  # (task, loss terms) -> variant

@@ -16,7 +16,7 @@ NAME, UNIT = "across-tasks", "regret / (r_limit × E_max)"
 
 
 class AcrossTasks:
-    """Variants with results on all of the tasks that compare at least two variants."""
+    """Hold the variants with results on all tasks that compare at least two variants."""
 
     def __init__(self, context: Context, titles: Iterable[str]) -> None:
         self.context = context

@@ -22,7 +22,7 @@ HORIZON = 1000
 
 @dataclass(frozen=True)
 class Task:
-    """An environment with its episode length, solve threshold and step budget.
+    """Define a task: an environment with its episode length, solve threshold and step budget.
 
     Attributes:
         name: Name of the task.
