@@ -82,7 +82,7 @@ class BoundedStdActor(GaussianActor):
 
 
 class FlashSac(Xqc):
-    """Define FlashSAC: XQC with residual networks, bounded rewards, one update per step and held noise.
+    """Define FlashSAC: XQC with residual networks, bounded rewards, one update and held noise.
 
     Args:
         configs: Settings of each run.
