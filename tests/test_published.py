@@ -8,7 +8,7 @@ import pytest
 from report_folders import own_task, usual_settings, write_run, write_study, write_table_1
 
 from pac4sac.paper.numbers import PUBLISHED
-from pac4sac.paper.published import beside_published
+from pac4sac.paper.published import published_returns
 from pac4sac.paper.report import compose, read_context
 from pac4sac.paper.verdicts import NO_DATA, REPRODUCED, compare_returns
 from pac4sac.report.comparison import BETTER, UNFINISHED, WORSE
@@ -38,7 +38,7 @@ def write_evaluated(
 
 
 def verdicts(*folders: Path) -> dict[tuple[str, str, int], str]:
-    rows = beside_published(read_context(folders))
+    rows = published_returns(read_context(folders))
     return {(row.task, row.algo, row.steps): row.judged.verdict for row in rows}
 
 

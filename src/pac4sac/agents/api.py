@@ -13,11 +13,12 @@ of a batch.
    the default of a parent's setting.
 3. `networks` builds the networks, `bellman_target`, `critic_loss` and `actor_loss` are what they
    learn, `behaviour` and `deterministic_action` how the agent acts. A loss is one number per run,
-   [R], with a dictionary of what to log, [R] each; `logged` names what is in it.
+   [R], with a dictionary of metrics, [R] each; `logged` lists their names.
 4. Random numbers come from streams that `update_streams` and `behaviour_streams` declare, and are
    read as `draw["name"]`. With `torch.randn` a run would depend on its cohort, and a resumed run
    would differ from an uninterrupted one.
-5. `with_target` names the networks that have a target network; `delayed` what is updated only in
+5. `with_target` lists the networks with a target network, `delayed` the parts that are updated only
+in
    every d-th update.
 6. Use no branch on values and no `.item()`, so that an update can be compiled: `torch.where`
    instead of `if`.

@@ -40,7 +40,7 @@ class Demo:
     def run(self, console: Console) -> int:
         say(console, "1. A trained agent that ships with the package.")
         from pac4sac.base.stopping import StopRequest
-        from pac4sac.cli.demo_outcome import SHOWN, film, show_outcome, show_shipped_agent
+        from pac4sac.cli.demo_outcome import SHOWN, record, show_outcome, show_shipped_agent
         from pac4sac.tasks import get_task, task_sizes
         from pac4sac.training.agent_file import SHIPPED
         from pac4sac.training.experiment import make_free_folder
@@ -54,7 +54,7 @@ class Demo:
         with writing(folder):
             agent = SHIPPED / f"{SHOWN}.safetensors"
             show_shipped_agent(console, agent)
-            film(console, agent, SHOWN, folder)
+            record(console, agent, SHOWN, folder)
             self._train(console, folder / "training", minutes)
             show_outcome(console, folder)
         return 0

@@ -34,9 +34,9 @@ def show_shipped_agent(console: Console, agent: Path) -> None:
     )
 
 
-def film(console: Console, agent: Path, task: str, folder: Path) -> None:
+def record(console: Console, agent: Path, task: str, folder: Path) -> None:
     """Write a video of an agent, and print its path."""
-    with console.status("filming …") as status:
+    with console.status("recording …") as status:
 
         def progress(done: int, of: int) -> None:
             status.update(f"recording: {done} of {of} frames …")
@@ -63,7 +63,7 @@ def show_outcome(console: Console, folder: Path) -> None:
     draw_over_reference(folder / "returns.png", run, label)
     say(console, f"   Picture: {folder / 'returns.png'}")
     if (run.folder / "agent.safetensors").is_file():
-        film(console, run.folder, TRAINED, folder)
+        record(console, run.folder, TRAINED, folder)
     archived = reference_runs(TRAINED)
     compared = comparison(
         {name: archived[TRAINED, algo] for name, algo in (("PAC4SAC", "pac4sac"), ("SAC", "sac"))}

@@ -92,7 +92,7 @@ class OutputFull(UserError):
 
 
 class CheckedOutput:
-    """Wrap standard output to report a full device in a sentence of its own."""
+    """Wrap standard output to report a full device in a separate sentence."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

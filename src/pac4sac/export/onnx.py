@@ -32,7 +32,7 @@ def export_onnx(path: str | Path, out: Path) -> str:
     """Write the policy of a trained agent, and return a sentence with the model's largest error.
 
     Args:
-        path: Agent file, run, or experiment, of which the best run is taken.
+        path: Agent file, run, or experiment, whose best run is used.
         out: File to write.
 
     Raises:

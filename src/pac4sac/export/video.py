@@ -44,7 +44,7 @@ def record_video(
     Every frame shows the run, the step and the return so far.
 
     Args:
-        path: Agent file, run, or experiment, of which the best run is taken.
+        path: Agent file, run, or experiment, whose best run is used.
         out: File to write, a .gif or an .mp4.
         seed: Seed of the episode.
         progress: Function that is called after each frame.

@@ -36,19 +36,19 @@ UNDECIDED = "No complete run answers this yet."
 
 
 def study_answers(
-    context: PaperContext, judged: Sequence[JudgedClaim], beside: Mapping[str, str]
+    context: PaperContext, judged: Sequence[JudgedClaim], comparisons: Mapping[str, str]
 ) -> list[Answer]:
     """Return the answers of all studies; studies that chose a setting answer only if no other study
     does.
 
-    `beside` maps a kind of study to a sentence that compares our numbers with published ones.
+    `comparisons` maps a kind of study to a sentence that compares our numbers with published ones.
     """
     answers = [
-        *_claimed_answers(context, judged, beside),
+        *_claimed_answers(context, judged, comparisons),
         *_cost_answers(context),
         *_uncertainty_answers(context),
         *_comparison_answers(context),
-        *_published_answers(context, beside),
+        *_published_answers(context, comparisons),
     ]
     return answers or [*_calibration_answers(context), *_search_answers(context)]
 
@@ -75,10 +75,10 @@ def _uncertainty_answers(context: PaperContext) -> Iterator[Answer]:
         yield Answer(_question(study), uncertainty_answer(context), section="uncertainty")
 
 
-def _published_answers(context: PaperContext, beside: Mapping[str, str]) -> Iterator[Answer]:
+def _published_answers(context: PaperContext, comparisons: Mapping[str, str]) -> Iterator[Answer]:
     """Answer whether our returns match published ones."""
     for study in _studies(context, PUBLISHED):
-        yield Answer(_question(study), beside[PUBLISHED], section=PUBLISHED)
+        yield Answer(_question(study), comparisons[PUBLISHED], section=PUBLISHED)
 
 
 def _calibration_answers(context: PaperContext) -> Iterator[Answer]:
@@ -97,7 +97,7 @@ def _search_answers(context: PaperContext) -> Iterator[Answer]:
 
 
 def _claimed_answers(
-    context: PaperContext, judged: Sequence[JudgedClaim], beside: Mapping[str, str]
+    context: PaperContext, judged: Sequence[JudgedClaim], comparisons: Mapping[str, str]
 ) -> Iterator[Answer]:
     """Answer each question about claims that a study asks or that runs can judge."""
     for kind in CLAIMED:
@@ -105,7 +105,7 @@ def _claimed_answers(
         question = _question(asking[0]) if asking else str(shipped_study(kind)["question"])
         if claims := [claim for claim in judged if claim.study == kind]:
             answer = _answer_of_claims(question, claims, kind)
-            further = _better_controls(context) if kind == CONTROLS else beside.get(kind, "")
+            further = _better_controls(context) if kind == CONTROLS else comparisons.get(kind, "")
             yield replace(answer, text=f"{answer.text} {further}".strip())
         elif asking:
             yield Answer(question, UNDECIDED)

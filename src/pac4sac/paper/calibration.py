@@ -14,7 +14,7 @@ from pac4sac.base.text import assignments, file_name
 from pac4sac.paper.groups import PaperContext
 from pac4sac.paper.numbers import ALGORITHMS, TEXTS, paper_cell
 from pac4sac.paper.rows import OURS, task_differences
-from pac4sac.paper.table_sections import METRICS, OURS_ABOVE, cell_beside
+from pac4sac.paper.table_sections import METRICS, OURS_ABOVE, cell_with_published
 from pac4sac.paper.verdicts import compare_cell
 from pac4sac.report.comparison import runs_cell
 from pac4sac.report.grouping import set_apart
@@ -100,9 +100,11 @@ def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> T
 def _metric_columns(metric: str) -> list[Column]:
     """Return the columns of a metric: one with ours above the paper's, separate ones in the CSV."""
 
-    def beside(variant: Variant) -> Cell:
+    def comparison(variant: Variant) -> Cell:
         theirs, free = _published(variant, metric), ["preset", *variant.config]
-        return cell_beside(variant, metric, theirs, compare_cell(variant, metric, theirs, free))
+        return cell_with_published(
+            variant, metric, theirs, compare_cell(variant, metric, theirs, free)
+        )
 
     def own(variant: Variant) -> Summary | None:
         values, _ = variant.shown(metric)
@@ -110,10 +112,10 @@ def _metric_columns(metric: str) -> list[Column]:
 
     def of_paper(variant: Variant) -> tuple[Any, ...]:
         theirs = _published(variant, metric)
-        return theirs.mean if theirs else None, beside(variant).verdict
+        return theirs.mean if theirs else None, comparison(variant).verdict
 
     title, _ = METRICS[metric]
-    columns = [Column(title, beside), data(metric, f"{metric}_sd", get=own)]
+    columns = [Column(title, comparison), data(metric, f"{metric}_sd", get=own)]
     if metric == "regret":
         columns.append(data("regret_note", get=lambda variant: variant.shown("regret")[1]))
     return [*columns, data(f"paper_{metric}", f"{metric}_verdict", get=of_paper)]

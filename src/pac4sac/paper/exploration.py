@@ -115,7 +115,7 @@ def in_short(title: str, rows: Sequence[Explored]) -> str:
     """Return sentences on the seeds that the agent solves and the variants it differs from."""
     agent = next(row.variant for row in rows if row.compared.is_baseline)
     others = [row for row in rows if not row.compared.is_baseline]
-    alike = [row.variant.style.name for row in others if not row.differs]
+    undecided = [row.variant.style.name for row in others if not row.differs]
     most = max(others, key=lambda row: row.variant.solved).variant
     text: str = TEXTS["exploration"]["short"].format(
         agent=agent.style.name,
@@ -123,12 +123,12 @@ def in_short(title: str, rows: Sequence[Explored]) -> str:
         solved=agent.solved_text,
         other=most.style.name,
         other_solved=most.solved_text,
-        differing=len(others) - len(alike),
+        differing=len(others) - len(undecided),
         others=len(others),
     )
-    if not alike:
+    if not undecided:
         return text
-    return f"{text} {TEXTS['exploration']['not_shown'].format(names=', '.join(alike))}"
+    return f"{text} {TEXTS['exploration']['not_shown'].format(names=', '.join(undecided))}"
 
 
 def _table(name: str, title: str, rows: Sequence[Explored]) -> Table:

@@ -102,7 +102,7 @@ class PublishedReturn:
         return Cell(f"{len(self.values)} of {trained}" if trained else "0", len(self.values))
 
 
-def beside_published(context: PaperContext) -> list[PublishedReturn]:
+def published_returns(context: PaperContext) -> list[PublishedReturn]:
     """Return all published numbers; empty if no run or study concerns one of them."""
     found = []
     for task, algo, steps, numbers in _published_numbers():
@@ -180,14 +180,14 @@ def _table(rows: Sequence[PublishedReturn]) -> Table:
 
 def _in_short(rows: Sequence[PublishedReturn], trained: Sequence[PublishedReturn]) -> str:
     """Return a sentence with the verdicts and one with the numbers."""
-    beside = f"Of {len(rows)} published returns, {len(trained)} have runs of ours"
+    text = f"Of {len(rows)} published returns, {len(trained)} have runs of ours"
     if not trained:
-        return f"{beside}."
-    beside += f": {tally(row.judged.verdict for row in trained)}."
+        return f"{text}."
+    text += f": {tally(row.judged.verdict for row in trained)}."
     name_of = attrgetter("short_name" if len({row.steps for row in trained}) == 1 else "name")
     numbers = []
     for row in trained:
         if row.summary:
             means = f"{row.summary.mean:,.0f} vs {row.published.mean:,.0f}"
             numbers.append(f"{name_of(row)}: {means} ({row.judged.verdict})")
-    return f"{beside} Ours vs published: {'; '.join(numbers)}." if numbers else beside
+    return f"{text} Ours vs published: {'; '.join(numbers)}." if numbers else text

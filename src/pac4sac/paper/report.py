@@ -12,7 +12,7 @@ from pac4sac.paper.exploration import exploration_section
 from pac4sac.paper.groups import PaperContext, context_of, coverage_baseline
 from pac4sac.paper.judging import judge_claims
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, TEXTS
-from pac4sac.paper.published import beside_published, published_section
+from pac4sac.paper.published import published_returns, published_section
 from pac4sac.paper.study_sections import study_sections
 from pac4sac.paper.table_sections import shooting_section, table_section
 from pac4sac.paper.verdicts import MARGIN_TEXT
@@ -48,11 +48,13 @@ def compose(context: PaperContext) -> list[Section]:
     collection, judged = context.collection, judge_claims(context)
     across_section, overview = _across_tasks(context)
     tables = [table_section(table) for table in context.rows.tables if table.variants]
-    published = published_section(beside_published(context))
-    beside = {section.name: str(section.blocks[0]) for section in (*tables, published) if section}
+    published = published_section(published_returns(context))
+    comparisons = {
+        section.name: str(section.blocks[0]) for section in (*tables, published) if section
+    }
     method = [text.format(seeds=SEEDS, margin=MARGIN_TEXT) for text in TEXTS["method"]]
     sections = [
-        _summary(context, judged, beside, overview),
+        _summary(context, judged, comparisons, overview),
         claims_section(context, judged),
         *tables,
         published,
@@ -84,10 +86,10 @@ def _across_tasks(context: PaperContext) -> tuple[Section | None, Picture | None
 def _summary(
     context: PaperContext,
     judged: Sequence[JudgedClaim],
-    beside: dict[str, str],
+    comparisons: dict[str, str],
     overview: Picture | None,
 ) -> Section:
-    answers = study_answers(context, judged, beside)
+    answers = study_answers(context, judged, comparisons)
     on_tasks = answers_in_brief if answers else answers_on_tasks
     answers += on_tasks(context, compared_tasks(context))
     return summary_section(context, answers, verdict_grid(judged), overview)

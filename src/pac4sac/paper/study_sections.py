@@ -18,7 +18,7 @@ from pac4sac.paper.groups import (
 )
 from pac4sac.paper.numbers import TABLE_1, TASKS, TEXTS
 from pac4sac.paper.rows import PaperTable, task_differences
-from pac4sac.paper.table_sections import ComparedCell, beside_the_paper
+from pac4sac.paper.table_sections import ComparedCell, compared_blocks
 from pac4sac.report.answers import ranking_picture
 from pac4sac.report.comparison import BETTER, Compared, compare_headline, comparison_table, tally
 from pac4sac.report.provenance import mixtures
@@ -45,7 +45,7 @@ def study_sections(context: PaperContext) -> list[Section]:
 def _first_blocks(context: PaperContext, kind: str) -> list[Block]:
     """Return the blocks that a section shows before its tasks."""
     if kind == BEST:
-        return _preset_beside_the_paper(context)
+        return _preset_blocks(context)
     if kind == CONTROLS and (tables := ablation_tables(context)):
         return [TEXTS["studies"]["gain"], *tables]
     return []
@@ -63,7 +63,7 @@ def compare_study(context: PaperContext, kind: str, title: str) -> list[Compared
         return []
     compared = compare_headline([baseline, *others], baseline, STUDY_TITLES[kind])
     if kind == CONTROLS:
-        compared += _sac_beside_controls(context, results, [baseline, *others])
+        compared += _sac_with_controls(context, results, [baseline, *others])
     return compared
 
 
@@ -72,7 +72,7 @@ def compare_study_on_all_tasks(context: PaperContext, kind: str) -> list[Compare
     return [row for title in context.variants for row in compare_study(context, kind, title)]
 
 
-def _sac_beside_controls(
+def _sac_with_controls(
     context: PaperContext, results: Sequence[Variant], members: Sequence[Variant]
 ) -> list[Compared]:
     """Return SAC next to its controls, with the verdict of the group in which it is tested."""
@@ -100,7 +100,7 @@ def _study_on_task(context: PaperContext, kind: str, title: str) -> list[Block]:
     ]
 
 
-def _preset_beside_the_paper(context: PaperContext) -> list[Block]:
+def _preset_blocks(context: PaperContext) -> list[Block]:
     """Return the comparison of the preset with the PAC4SAC row of the paper's Table 1, on the same
     tasks."""
     row, title = "pac4sac-best", "The preset compared with the paper's PAC4SAC"
@@ -109,7 +109,7 @@ def _preset_beside_the_paper(context: PaperContext) -> list[Block]:
         return []
     printed = {task: {row: cells["pac4sac"]} for task, cells in TABLE_1.items()}
     table = PaperTable(BEST, title, "Variant", {row: row}, printed, variants, free=["preset"])
-    blocks, compared = beside_the_paper(table)
+    blocks, compared = compared_blocks(table)
     return [_preset_in_short(compared), *blocks]
 
 

@@ -95,7 +95,7 @@ class ComparedCell:
     @property
     def cell(self) -> Cell:
         """Return the displayed cell: ours above the paper's."""
-        cell = cell_beside(self.variant, self.metric, self.paper, self.judged)
+        cell = cell_with_published(self.variant, self.metric, self.paper, self.judged)
         if self.variant is None:
             return cell
         n, runs = len(self.values), len(self.variant.outcomes)
@@ -104,7 +104,7 @@ class ComparedCell:
         return replace(cell, note=note, hint=f"{cell.hint}; solved: {self.variant.solved_text}")
 
 
-def cell_beside(
+def cell_with_published(
     variant: Variant | None,
     metric: str,
     paper: Summary | float | None,
@@ -123,15 +123,15 @@ def cell_beside(
 
 def table_section(table: PaperTable) -> Section:
     """Return the section on a table of the paper."""
-    blocks, compared = beside_the_paper(table)
-    beside = (
+    blocks, compared = compared_blocks(table)
+    summary = (
         f"Of {len(compared)} cells that the paper reports: "
         f"{tally(cell.judged.verdict for cell in compared)}."
     )
-    return Section(table.name, table.title, [beside, *blocks])
+    return Section(table.name, table.title, [summary, *blocks])
 
 
-def beside_the_paper(table: PaperTable) -> tuple[list[Block], list[ComparedCell]]:
+def compared_blocks(table: PaperTable) -> tuple[list[Block], list[ComparedCell]]:
     """Return the blocks of a section and all compared cells."""
     trained = [task for task in table.printed if _is_trained(table, task)]
     cells: dict[tuple[str, str, str], ComparedCell] = {}
@@ -222,7 +222,7 @@ def shooting_section(variants: Mapping[int, Variant]) -> Section | None:
         return None
 
     def ours(metric: str, shots: int) -> Cell:
-        return cell_beside(
+        return cell_with_published(
             variants.get(shots), metric, MEDIANS[metric].get(shots), Verdict(), median
         )
 

@@ -212,13 +212,13 @@ def _with_studies(
         name = (record.task["name"], record.label, record.seed)
         members = expecting.get(record.identity) or expecting.get(name, [])
         around = [about for path, about in studies.items() if path.parent in record.folder.parents]
-        beside = [about for about, _ in members]
+        expecting = [about for about, _ in members]
         yield FoundRun(
             record,
             place(record.folder),
             labels=(record.label, *(row["label"] for _, row in members)),
-            studies=tuple(about["study"] for about in (*around, *beside)),
-            chose=_choosing_kind(around or beside),
+            studies=tuple(about["study"] for about in (*around, *expecting)),
+            chose=_choosing_kind(around or expecting),
             instead=stale.get(record.identity),
         )
 

@@ -5,9 +5,10 @@ import importlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pac4sac.base.argument_types import check_types
 from pac4sac.base.errors import UserError
@@ -16,11 +17,17 @@ from pac4sac.base.text import did_you_mean
 from pac4sac.runs.logs import EPISODE_COLUMNS, LOGS, MEASUREMENTS, REPORTED, LogRow, read_log
 from pac4sac.runs.reading import RunRecord, read_below, read_runs, warn_of_damage
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    Frame: TypeAlias = DataFrame | dict[str, NDArray[Any]]  # arrays if pandas is not installed
+else:
+    Frame = Any  # pandas is optional
 Log = tuple[RunRecord, Sequence[LogRow]]
 IN_EVERY_ROW = ("run", "task", "algo", "seed")
 
 
-def results(path: str | Path, kind: str = "episodes") -> Any:
+def results(path: str | Path, kind: str = "episodes") -> Frame:
     """Return the logs of a run, an experiment, a study or an archive as a data frame.
 
     The columns are run, task, algo and seed, the columns of the log, and each setting in which the
@@ -141,7 +148,7 @@ def _facts(run: RunRecord, settings: Mapping[str, str], further: Sequence[str]) 
     return facts | {column: run.config.get(name) for name, column in settings.items()}
 
 
-def _frame(columns: dict[str, list[Any]], left_out: list[str]) -> Any:
+def _frame(columns: dict[str, list[Any]], left_out: list[str]) -> Frame:
     """Return columns as a DataFrame, or as a dict of arrays if pandas is not installed."""
     try:
         pandas = importlib.import_module("pandas")
@@ -150,4 +157,4 @@ def _frame(columns: dict[str, list[Any]], left_out: list[str]) -> Any:
         return {name: np.array(values, kinds.get(name)) for name, values in columns.items()}
     frame = pandas.DataFrame(columns)
     frame.attrs["left_out"] = left_out
-    return frame
+    return cast("Frame", frame)

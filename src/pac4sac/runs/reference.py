@@ -5,19 +5,18 @@ a sparse-reward task. `tools/ship.py` makes this archive from `results/`, with r
 """
 
 from pathlib import Path
-from typing import Any
 
 from pac4sac.base.argument_types import check_types
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import did_you_mean
-from pac4sac.runs.frames import results
+from pac4sac.runs.frames import Frame, results
 from pac4sac.runs.reading import RunRecord, read_runs
 
 SHIPPED = Path(__file__).parents[1] / "shipped"
 TASKS = ("cartpole-swingup", "half-cheetah", "ant", "humanoid", "cartpole-swingup-sparse")
 
 
-def reference(task: str | None = None) -> Any:
+def reference(task: str | None = None) -> Frame:
     """Return every training episode of the archived runs that ship with the package.
 
     Args:

@@ -300,7 +300,7 @@ def _key(task: Task) -> str:
 def task_sizes(task: Task) -> tuple[int, int]:
     """Return the lengths of an observation and of an action.
 
-    An environment is made for this once, and again if its id is registered anew.
+    An environment is made for this once, and again if its id is registered again.
     """
     key, spec = _key(task), find_spec(task.env_id)
     if key not in _sizes or _sizes[key][0] is not spec:

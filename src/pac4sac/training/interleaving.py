@@ -48,7 +48,7 @@ def train_interleaved(
         stop: Stop request.
         watcher: Is informed during training.
         started: Function that is called once all cohorts are ready for their next step.
-        keep_stale: Whether today's code may continue runs that other code has trained so far.
+        keep_stale: Whether to continue runs trained by another version of the code.
 
     Returns:
         False if a stop was requested before all cohorts were done.
