@@ -212,13 +212,13 @@ def _with_studies(
         name = (record.task["name"], record.label, record.seed)
         members = expecting.get(record.identity) or expecting.get(name, [])
         around = [about for path, about in studies.items() if path.parent in record.folder.parents]
-        expecting = [about for about, _ in members]
+        others = [about for about, _ in members]
         yield FoundRun(
             record,
             place(record.folder),
             labels=(record.label, *(row["label"] for _, row in members)),
-            studies=tuple(about["study"] for about in (*around, *expecting)),
-            chose=_choosing_kind(around or expecting),
+            studies=tuple(about["study"] for about in (*around, *others)),
+            chose=_choosing_kind(around or others),
             instead=stale.get(record.identity),
         )
 
