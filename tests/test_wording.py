@@ -86,7 +86,7 @@ FRAGMENTS = frozenset(
 )
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 DATA = [path for kind in ("toml", "html") for path in sorted((ROOT / "src").rglob(f"*.{kind}"))]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def odd_phrases(text: str) -> list[str]:
