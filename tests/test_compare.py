@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -232,6 +233,19 @@ def test_the_seeds_that_would_decide_are_counted() -> None:
     assert seeds_needed(Summary(5, 1.0, 0.0), Summary(5, 0.0, 0.0)) is None
 
 
+def test_advice_names_each_metric_that_is_undecided(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = [f"{name}={value}" for name, value in SETTINGS.items()]
+    asked = ["--algos", "sac,ddpg", "--seeds", "0:2", "--steps", "60", "--set", *small]
+    how = ["--set-task", "r_limit=null", "--evaluation-episodes", "1", "--device", "cpu"]
+    assert main(["compare", TASK, *asked, *how, "--out", str(tmp_path / "c")]) == 0
+    advice = [x for x in capsys.readouterr().out.splitlines() if x.startswith("Number of seeds")]
+    assert ["final evaluation" in advice[0], "mean return" in advice[1]] == [True, True]
+    assert all(re.search(r"DDPG (about|more than) \d+", line) for line in advice)
+    assert advice[0] in (tmp_path / "c" / "report" / "report.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
@@ -255,11 +269,19 @@ def test_the_seeds_that_would_decide_are_counted() -> None:
         ({"steps": 1.5}, "steps must be a whole number"),
         ({"max_minutes": 0}, "max_minutes must be above 0"),
         ({"parallel": 0}, "--parallel must be at least 1"),
-        ({"preset": "best"}, "sac has no preset 'best'; it has .* sac:default,sac-auto:default"),
+        (
+            {"preset": "best"},
+            "sac has no preset 'best'; it has .* sac-auto has no preset 'best'; .* "
+            "sac:default,sac-auto:default",
+        ),
+        (
+            {"preset": "published-curves", "algos": "sac,td3"},
+            "^td3 has no preset 'published-curves'; .* sac:published-curves,td3:default",
+        ),
         ({"preset": "td3:default"}, "is for td3, which is not compared"),
         ({"settings": {"td3:lr": 1}}, "is for td3, which is not compared"),
         ({"settings": {"sac:shotz": 1}}, "sac has no setting 'shotz'; did you mean shots"),
-        ({"settings": SETTINGS | {"warmup": 300}}, "sac would learn nothing: its warm-up of 300"),
+        ({"settings": SETTINGS | {"warmup": 300}}, r"sac \(300 steps\), sac-auto \(300 steps\)"),
         ({"prest": "best"}, "Unknown option prest"),
         ({"start_from": "agent"}, "omit start_from"),
         ({"log_every": 0}, "log_every must be a whole number at least 1"),

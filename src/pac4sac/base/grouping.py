@@ -1,7 +1,7 @@
-"""Grouping of items by a key."""
+"""Grouping of items by a key, and of values that differ."""
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -13,3 +13,12 @@ def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, lis
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
+
+
+def differing_values(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the keys that tables share with different values: for each the values by table."""
+    values: dict[str, dict[str, Any]] = {}
+    for table, content in tables.items():
+        for key, value in content.items():
+            values.setdefault(key, {})[table] = value
+    return {key: by for key, by in values.items() if len({*map(str, by.values())}) > 1}

@@ -36,7 +36,7 @@ class Compare:
     # Test the others against this algorithm.
     baseline: Annotated[str | None, optional("A", "the first of --algos")] = None
     # Use this preset from `pac4sac list presets` for all algorithms, or one for each, as in
-    # sac:mujoco,ddpg:default.
+    # pac4sac:mujoco,sac:default.
     preset: Annotated[str, arg(metavar="NAME")] = "default"
     # Change these settings of all algorithms that have them, or of one, as in sac:alpha=0.1.
     settings: arguments.SettingTexts = field(default_factory=list)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from pac4sac.base.grouping import differing_values
 from pac4sac.base.text import file_name, setting_text
 from pac4sac.report.comparison import NO_DIFFERENCE, Compared
 from pac4sac.report.figures import AT_ONCE
@@ -14,11 +15,7 @@ from pac4sac.runs.statistics import MOST_SEEDS, seeds_needed, summarise
 
 def differing_settings(variants: Sequence[Variant]) -> dict[str, dict[str, Any]]:
     """Return the settings that all variants have with different values, as values by label."""
-    values: dict[str, dict[str, Any]] = {}
-    for variant in variants:
-        for name, value in variant.config.items():
-            values.setdefault(name, {})[variant.label] = value
-    return {name: by for name, by in values.items() if len({*map(str, by.values())}) > 1}
+    return differing_values({variant.label: variant.config for variant in variants})
 
 
 def differing_settings_table(title: str, variants: Sequence[Variant]) -> list[Table]:
@@ -40,25 +37,44 @@ def _value(differing: Mapping[str, Mapping[str, Any]], label: str, setting: str)
     return Cell() if value is None else Cell(setting_text(value), setting_text(value))
 
 
-def seeds_advice(rows: Sequence[Compared]) -> str:
-    """Return the number of seeds that the undecided comparisons need; empty if all are decided.
+def seeds_advice(by_metric: Sequence[Sequence[Compared]]) -> list[str]:
+    """Return the number of seeds that the undecided comparisons on a task need.
 
-    The significance level is divided by the number of comparisons.
+    Args:
+        by_metric: The comparisons with the baseline, by each metric.
+
+    Returns:
+        A sentence for each metric with an undecided comparison.
     """
+    return list(dict.fromkeys(text for rows in by_metric if (text := _advice_by_metric(rows))))
+
+
+def _advice_by_metric(rows: Sequence[Compared]) -> str:
     texts = TEXTS["advice"]
     tested = [row for row in rows if row.difference is not None]
-    undecided = [row for row in tested if row.verdict == NO_DIFFERENCE]
-    needed = [(row.variant.style.name, _seeds_of(row, len(tested))) for row in undecided]
-    known = [f"{name} {_counted(seeds)}" for name, seeds in needed if seeds is not None]
-    if known and rows[0].baseline is not None:
-        against = rows[0].baseline.style.name
-        return str(texts["seeds"].format(known=", ".join(known), baseline=against))
-    if tested and all(len(row.values) == 1 for row in tested):
+    if not tested:
+        return ""
+    if all(len(row.values) == 1 for row in tested):
         return str(texts["one_seed"])
-    return ""
+    needed = [
+        f"{row.variant.style.name} {_counted(seeds)}"
+        for row in tested
+        if row.verdict == NO_DIFFERENCE and (seeds := _seeds_of(row, len(tested))) is not None
+    ]
+    return _needed_sentence(tested[0], needed) if needed else ""
+
+
+def _needed_sentence(row: Compared, needed: Sequence[str]) -> str:
+    assert row.baseline is not None
+    names = {"metric": row.metric.title, "baseline": row.baseline.style.name}
+    return str(TEXTS["advice"]["seeds"].format(known=", ".join(needed), **names))
 
 
 def _seeds_of(row: Compared, comparisons: int) -> int | None:
+    """Return how many seeds of each side would detect a difference.
+
+    The level of the test is divided by the number of comparisons.
+    """
     assert row.baseline is not None
     both = summarise(row.values), summarise(row.quantity.values(row.baseline))
     return seeds_needed(*both, level=0.05 / comparisons)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from pac4sac.base.text import file_name, setting_text
 from pac4sac.report import figures, rankings
 from pac4sac.report.advice import differing_settings_table, seeds_advice
-from pac4sac.report.answers import compare_on_task
+from pac4sac.report.answers import compare_on_task, compared_by_answers
 from pac4sac.report.comparison import (
     Context,
     VariantGroup,
@@ -57,7 +57,7 @@ def task_section(context: Context, title: str) -> Section:
         _about(context, task, baseline),
         *(ends if task.r_limit is None else []),  # the headline without a threshold
         comparison_table(f"task-{name}", f"All variants on {title}", compared, task),
-        *([advice] if (advice := seeds_advice(compared)) else []),
+        *seeds_advice(compared_by_answers(context, title)),
         *([] if task.r_limit is None else ends),
         *differing_settings_table(title, results),
         *mixtures(results),

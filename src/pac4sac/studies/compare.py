@@ -118,7 +118,7 @@ def compare(
             or a `Task`.
         algos: Names of the algorithms, as a list or separated by commas, or subclasses of `Agent`.
         seeds: Seeds of each algorithm.
-        preset: Preset of all algorithms, or one for each, as in "sac:mujoco,ddpg:default".
+        preset: Preset of all algorithms, or one for each, as in "pac4sac:mujoco,sac:default".
         settings: One value for each setting; an algorithm gets the settings that it has. To change
             a setting of one algorithm, write {"sac:alpha": 0.1}.
         steps: Environment steps of each run; None for the task's default.
@@ -153,7 +153,7 @@ def compare(
     allow_named(*named)
     # matplotlib takes a second to import
     from pac4sac.report.advice import seeds_advice
-    from pac4sac.report.answers import compared_tasks
+    from pac4sac.report.answers import compared_by_answers
     from pac4sac.report.report import compose, context_of, main_tables
 
     chosen = chosen_task(task, steps, env_kwargs, wrappers)
@@ -184,7 +184,11 @@ def compare(
         records=[run.record for run in runs if not run.record.is_foreign],
         tables=tables,
         page=report.page,
-        advice=" ".join(filter(None, map(seeds_advice, compared_tasks(context).values()))),
+        advice="\n".join(
+            sentence
+            for title in filter(context.results, context.variants)
+            for sentence in seeds_advice(compared_by_answers(context, title))
+        ),
     )
 
 
@@ -206,7 +210,7 @@ def comparison_study(
         settings: One value for each setting; an algorithm gets the settings that it has.
         steps: Number of steps; None for the task's.
         baseline: Algorithm with which the others are compared; None for the first one.
-        preset: Preset of all algorithms, or one for each, as in "sac:mujoco,ddpg:default".
+        preset: Preset of all algorithms, or one for each, as in "pac4sac:mujoco,sac:default".
 
     Raises:
         UserError: If an argument is invalid, no algorithm has a setting, one lacks the preset, or
@@ -286,7 +290,7 @@ def _preset_by_algorithm(preset: str, names: Sequence[str]) -> dict[str, str]:
     """Return the preset of each algorithm.
 
     Args:
-        preset: One preset for all, or presets of single algorithms as in "sac:mujoco,ddpg:default".
+        preset: One preset for all, or presets of single algorithms as in "pac4sac:mujoco".
         names: The algorithms.
 
     Raises:
@@ -298,16 +302,23 @@ def _preset_by_algorithm(preset: str, names: Sequence[str]) -> dict[str, str]:
         if owner and owner not in names:
             raise UserError(f"The preset {text!r} is for {owner}, which is not compared.")
         chosen |= dict.fromkeys([owner] if owner else names, name)
-    known = {algo: get_algorithm(algo).agent.presets for algo in names}
-    lacking = [algo for algo in names if chosen[algo] not in known[algo]]
-    if lacking:
-        algo = lacking[0]
-        each = ",".join(f"{a}:{chosen[a] if a not in lacking else 'default'}" for a in names)
-        raise UserError(
-            f"{algo} has no preset {chosen[algo]!r}; it has {', '.join(known[algo])}. To compare "
-            f"algorithms with different presets, name them all, as in {each}."
-        )
+    _check_presets(chosen)
     return chosen
+
+
+def _check_presets(chosen: Mapping[str, str]) -> None:
+    """Refuse presets that their algorithms lack."""
+    known = {algo: get_algorithm(algo).agent.presets for algo in chosen}
+    lacking = {algo: name for algo, name in chosen.items() if name not in known[algo]}
+    if not lacking:
+        return
+    facts = [
+        f"{short_name(algo)} has no preset {name!r}; it has {', '.join(known[algo])}."
+        for algo, name in lacking.items()
+    ]
+    possible = {**chosen, **dict.fromkeys(lacking, "default")}
+    each = ",".join(f"{short_name(algo)}:{name}" for algo, name in possible.items())
+    raise UserError(f"{' '.join(facts)} Name a preset for each algorithm, as in {each}.")
 
 
 def _variant(algo: str, preset: str, values: Mapping[str, Any]) -> StudyVariant:
@@ -349,13 +360,17 @@ def _check_settings(variants: Mapping[str, StudyVariant], values: Mapping[str, A
 
 def _check_warmup(study: Study) -> None:
     """Refuse a comparison with an algorithm whose warm-up does not end."""
-    for run in study.runs():
-        if run.config.warmup >= run.task.steps:
-            raise UserError(
-                f"{run.label} would learn nothing: its warm-up of {run.config.warmup} steps does "
-                f"not end within the {run.task.steps} steps of a run. Train longer with --steps, "
-                "or set warmup to a smaller number."
-            )
+    idle = {
+        run.label: f"{run.label} ({run.config.warmup} steps)"
+        for run in study.runs()
+        if run.config.warmup >= run.task.steps
+    }
+    if idle:
+        raise UserError(
+            f"Some algorithms would learn nothing, because their warm-up does not end within the "
+            f"{study.tasks[0].steps} steps of a run: {', '.join(idle.values())}. Train longer with "
+            "--steps, or set warmup to a smaller number."
+        )
 
 
 def _runs_of(study: Study, collection: Collection) -> tuple[FoundRun, ...]:

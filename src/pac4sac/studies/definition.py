@@ -13,6 +13,7 @@ from typing import Any
 from pac4sac.agents import make_config
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_toml
+from pac4sac.base.grouping import differing_values
 from pac4sac.base.known_names import answer_on_option
 from pac4sac.base.text import did_you_mean
 from pac4sac.runs.seeds import parse_seeds
@@ -120,11 +121,7 @@ class Study:
         Returns:
             For each such setting, its values by variant.
         """
-        values: dict[str, dict[str, Any]] = {}
-        for run in self.runs():
-            for name, value in dataclasses.asdict(run.config).items():
-                values.setdefault(name, {})[run.label] = value
-        return {name: by for name, by in values.items() if len({*map(str, by.values())}) > 1}
+        return differing_values({run.label: dataclasses.asdict(run.config) for run in self.runs()})
 
 
 def load_study(name: str) -> Study:
