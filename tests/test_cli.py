@@ -133,6 +133,8 @@ def test_other_seeds_are_refused(text: str):
         (["train", "Pendulum-v1", "--set", "xi"], "NAME=VALUE"),
         (["train", "Pendulum-v1", "--set", "xi=0,,1"], "NAME=VALUE"),
         (["train", "--set", "xi=0", "Pendulum-v1"], "a task goes before --set"),
+        (["train", "--wrapper", "action-repeat", "Pendulum-v1"], "a task goes before it"),
+        (["compare", "--wrapper", "action-repeat", "Pendulum-v1"], "a task goes before it"),
         (["train", "Pendulum-v1", "--set", "xi=0.1,0.1"], "same value twice"),
         (["train", "Pendulum-v1", "--seeds", "5:0"], "seeds"),
         (["train", "Pendulum-v1", "--seeds", "1,1"], "different"),

@@ -79,7 +79,7 @@ def test_a_comparison_takes_settings_under_other_names() -> None:
         ({"settings": {"learning_rat": 1}}, "did you mean learning_rate"),
         ({"lr": 3e-4}, "it is a setting of algorithms: settings={'lr': ...}"),
         ({"learning_rate": 3e-4}, "it is a setting of algorithms"),
-        ({"n_envs": 4}, "seeds='0:5'"),
+        ({"n_envs": 4}, "seeds 0:5"),
         ({"total_timesteps": 0}, "steps must be a whole number at least 1"),
         ({"seed": 0, "seeds": 1}, "seed and seeds are the same"),
     ],
@@ -124,9 +124,11 @@ def test_flags_of_other_libraries_are_ours() -> None:
 @pytest.mark.parametrize(
     ("flags", "answer"),
     [
-        (["--learning-rate", "0.1"], "--set learning_rate=VALUE"),
+        (["--learning-rate", "0.1"], "--set lr=0.1."),
+        (["--learning-rate", "--seeds", "1"], "--set lr=VALUE."),
+        (["--ent-coef=0.1"], "alpha=0.1 with learn_alpha=false"),
         (["--lr=0.1"], "--set lr=0.1"),
-        (["--xi", "0.1"], "--set xi=VALUE"),
+        (["--xi", "0.1"], "--set xi=0.1"),
         (["--num-envs", "4"], "train in parallel"),
         (["--tensorboard-log", "x"], "--track tensorboard"),
         (["--set", "policy_kwargs=1"], "set width and depth"),

@@ -109,6 +109,36 @@ class TestTasks:
         with pytest.raises(UserError, match="returns the same environment every time"):
             make_env(lambda: env)
 
+    def test_more_environments_are_made_like_one_that_exists(self) -> None:
+        made = gymnasium.make("Drift-v0", cliff=2.0, max_episode_steps=7)
+        task = chosen_task(gymnasium.wrappers.RescaleAction(made, -1.0, 1.0), 90)
+        (table,) = task.wrappers
+        assert (task.name, task.env_kwargs, task.horizon, task.steps) == (
+            "Drift-v0",
+            {"cliff": 2.0},
+            7,
+            90,
+        )
+        assert (table["min_action"], table["max_action"]) == (-1.0, 1.0)
+        assert chosen_task(make_env(task)) == task
+        assert chosen_task(made, env_kwargs={"cliff": 3.0}).env_kwargs == {"cliff": 3.0}
+
+    def test_a_wrapper_of_an_environment_is_kept_if_its_arguments_are_known(self) -> None:
+        class Plain(gymnasium.RewardWrapper[Any, Any]):
+            def reward(self, reward: Any) -> float:
+                return 2.0 * float(reward)
+
+        solvable = gymnasium.make("SolvableDrift-v0")
+        task = chosen_task(gymnasium.wrappers.TimeLimit(Plain(solvable), 5))
+        assert (len(task.wrappers), task.r_limit, task.horizon) == (1, None, 5)
+        with pytest.raises(UserError, match=r"functools\.partial\(Scaled, \.\.\.\)"):
+            chosen_task(Scaled(solvable))
+        lambdas = gymnasium.wrappers.TransformReward(solvable, lambda reward: 0.0)
+        assert "in-process:TransformReward" in chosen_task(lambdas).wrappers[0]["wrapper"]
+
+    def test_a_render_mode_of_an_environment_is_not_kept(self) -> None:
+        assert chosen_task(gymnasium.make("Pendulum-v1", render_mode="rgb_array")).env_kwargs == {}
+
     def test_wrappers_know_the_time_limit(self) -> None:
         env = make_env(chosen_task("Drift-v0", wrappers=[gymnasium.wrappers.TimeAwareObservation]))
         assert env.reset(seed=0)[0].shape == (4,)
@@ -148,10 +178,18 @@ def test_a_later_program_loads_an_agent_and_is_told_why_it_cannot_resume(
     later_program()
     with pytest.raises(UserError, match="Define it at the top level of a module"):
         pac4sac.resume(folder, steps=120)
-    with pytest.raises(UserError, match="Define it at the top level of a module"):
+    with pytest.raises(UserError, match=r"pac4sac evaluate --task"):
         pac4sac.load(folder).act(np.zeros(3))
     assert pac4sac.load(folder, task="Drift-v0").act(np.zeros(3)).shape == (1,)
     assert len(pac4sac.evaluate(folder, "Drift-v0", episodes=2, wrappers=[Scaled]).returns) == 2
+
+
+@pytest.mark.parametrize("use", [pac4sac.load, functools.partial(pac4sac.evaluate, episodes=1)])
+def test_a_warning_of_several_agents_names_the_line_of_the_user(use: Any, tmp_path: Path) -> None:
+    folder = pac4sac.train("Drift-v0", "sac", seeds=[0, 1], out=tmp_path / "a", **QUICK).folder
+    with pytest.warns(UserWarning, match="has 2 agents") as warned:
+        use(folder)
+    assert warned[0].filename == __file__
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -26,7 +26,7 @@ from pac4sac.cli.training_summary import exit_code, show_result
 from pac4sac.export import onnx as onnx_export
 from pac4sac.export.tracking import TensorBoard
 from pac4sac.export.video import pictures, record_video, write_gif
-from pac4sac.tasks import Task, get_task, make_env, offscreen
+from pac4sac.tasks import Task, chosen_task, get_task, make_env, offscreen
 from pac4sac.training.agent_file import choose_agent
 from pac4sac.training.run import make_agent, make_runs
 from pac4sac.training.trained_agent import TrainedAgent
@@ -184,6 +184,12 @@ def test_an_environment_that_cannot_draw_itself_is_told(monkeypatch):
     gymnasium.register("Dark-v0", Dark)
     with pytest.raises(UserError, match="cannot be rendered"):
         next(pictures(untrained(Task("dark", "Dark-v0")), 0))
+
+
+def test_a_function_that_takes_no_render_mode_is_named():
+    task = chosen_task(lambda: gymnasium.make("Pendulum-v1"))
+    with pytest.raises(UserError, match="render_mode=None"):
+        next(pictures(untrained(task, observation_size=3), 0))
 
 
 def test_an_environment_that_lacks_a_package_for_drawing_is_told(monkeypatch):

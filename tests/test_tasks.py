@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from pac4sac.base.errors import UserError
 from pac4sac.cli.main import main
-from pac4sac.tasks import TASKS, Task, get_task, make_env
+from pac4sac.tasks import TASKS, Task, chosen_task, get_task, make_env
 from pac4sac.tasks.catalogue import FIELD_TASKS
 from pac4sac.tasks.registry import register_environments
 
@@ -187,6 +187,20 @@ def test_the_command_finds_a_module_in_the_current_folder(
     assert main(["train", "nearby_environments:Nope-v0"]) == 2
     assert "did you mean nearby_environments:Near-v0?" in capsys.readouterr().err
     gymnasium.registry.pop("Near-v0")
+
+
+def test_after_a_module_its_classes_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_classes.py").write_text(
+        "import gymnasium\nclass Docking(gymnasium.Env):\n    pass\n"
+    )
+    (tmp_path / "nothing_here.py").write_text("import gymnasium\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UserError, match=r"did you mean own_classes:Docking\?"):
+        chosen_task("own_classes:Doking")
+    with pytest.raises(UserError, match="module 'nothing_here' has no such class or function"):
+        chosen_task("nothing_here:Doking")
 
 
 @pytest.mark.parametrize("name", [":Pendulum-v1", "gymnasium:", ":", ""])

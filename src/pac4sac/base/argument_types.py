@@ -85,7 +85,8 @@ def _words(hint: Any) -> list[str]:
     kind = get_origin(hint) or hint
     if kind is Literal:
         return [repr(word) for word in get_args(hint)]
-    return [WORDS.get(kind) or f"a {getattr(kind, '__name__', kind)}"]
+    name = str(getattr(kind, "__name__", kind))
+    return [WORDS.get(kind) or f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"]
 
 
 def _brief(value: Any) -> str:

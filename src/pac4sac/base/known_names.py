@@ -36,8 +36,10 @@ class KnownName:
 
 NETWORKS = "set width and depth, critic_width and critic_depth, and activation"
 TARGETS = "target networks are updated with every update; set tau"
-FIXED_ALPHA = "ent_coef=0.1 is alpha=0.1 with learn_alpha=false, and ent_coef='auto' is learn_alpha"
-SEEDS = "a run has one simulator; runs with different seeds train in parallel, as with seeds='0:5'"
+FIXED_ALPHA = (
+    "ent_coef=0.1 is alpha=0.1 with learn_alpha=false, and ent_coef='auto' is learn_alpha=true"
+)
+SEEDS = "a run has one simulator; runs with different seeds train in parallel, as with seeds 0:5"
 
 SETTINGS: Mapping[str, KnownName] = {
     "learning_rate": KnownName(BOTH, "lr"),
@@ -176,3 +178,17 @@ def answer_on_option(name: str) -> str:
     if there is None:
         return ""
     return there.answer or f"it is called {there.ours} here"
+
+
+def answer_on_setting(name: str, value: str) -> str:
+    """Return how the command line takes a setting that was given as an option.
+
+    Args:
+        name: Name of the setting, here or in another library.
+        value: The value that was given, or nothing.
+    """
+    there = SETTINGS.get(name)
+    if there is not None and there.answer:
+        return there.answer
+    ours = there.ours if there is not None else name
+    return f"it is a setting: --set {ours}={value or 'VALUE'}"

@@ -76,8 +76,9 @@ def object_of(name: str, what: str) -> Any:
     if name not in _objects:
         raise UserError(
             f"The {what} {short_name(name)!r} was a lambda, or was defined inside a function, in "
-            f"a program that has ended. Define it at the top level of a module, or pass it again "
-            f"if this call accepts one."
+            "a program that has ended. Define it at the top level of a module before training. To "
+            "use a trained agent in another environment, pass task to pac4sac.load or "
+            "pac4sac.evaluate, or use pac4sac evaluate --task."
         )
     return _objects[name]
 

@@ -58,15 +58,15 @@ class Compare:
     trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
+        # parameter names of the Python function
+        given = {**vars(self), "settings": arguments.parse_settings(self.settings)}
+        del given["config"]  # its options are already included
+        given["wrappers"] = arguments.parse_wrappers(self.wrappers)
         if self.task is None:
             raise UserError(
                 "compare needs a task, as in: pac4sac compare Pendulum-v1. List tasks: pac4sac "
                 "list tasks."
             )
-        # parameter names of the Python function
-        given = {**vars(self), "settings": arguments.parse_settings(self.settings)}
-        del given["config"]  # its options are already included
-        given["wrappers"] = arguments.parse_wrappers(self.wrappers)
         changes = arguments.parse_task_changes(given.pop("set_task"))
         given["callbacks"] = arguments.callback_names(given.pop("track"), given.pop("callback"))
         from pac4sac.studies.compare import compare

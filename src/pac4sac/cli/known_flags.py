@@ -4,12 +4,12 @@ others."""
 import json
 from collections.abc import Sequence
 from dataclasses import fields
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.known_names import OPTIONS, SETTINGS, answer_on_option
+from pac4sac.base.known_names import OPTIONS, SETTINGS, answer_on_option, answer_on_setting
 from pac4sac.cli.arguments import FLAG_NAMES
 from pac4sac.cli.compare import Compare
 from pac4sac.cli.train import Train
@@ -27,7 +27,7 @@ def with_our_flags(argv: Sequence[str]) -> list[str]:
     if not argv or argv[0] not in COMMANDS:
         return list(argv)
     own = {FLAG_NAMES.get(f.name, f.name) for f in fields(COMMANDS[argv[0]])}
-    words = list(chain(*(_in_our_words(word, own) for word in argv)))
+    words = list(chain(*(_in_our_words(*pair, own) for pair in pairwise([*argv, ""]))))
     if TASK in words[:-1]:
         # moved to the front, because after --set the parser would read it as a setting
         place = words.index(TASK)
@@ -37,11 +37,12 @@ def with_our_flags(argv: Sequence[str]) -> list[str]:
     return words
 
 
-def _in_our_words(word: str, own: set[str]) -> list[str]:
+def _in_our_words(word: str, following: str, own: set[str]) -> list[str]:
     """Return the words for a word of a command, renamed if it is a flag of another library.
 
     Args:
         word: A flag, perhaps with a value after "=", or another word.
+        following: The word after it, which may be its value.
         own: Names of the command's flags.
     """
     flag, equals, value = word.partition("=")
@@ -54,8 +55,9 @@ def _in_our_words(word: str, own: set[str]) -> list[str]:
     if advice := answer_on_option(name):
         raise UserError(f"Unknown option {flag}; {advice}.")
     if name in SETTINGS or name in _shipped_settings():
-        given = f"{name}={value or 'VALUE'}"
-        raise UserError(f"Unknown option {flag}; it is a setting: --set {given}.")
+        if not equals and not following.startswith("--"):
+            value = following
+        raise UserError(f"Unknown option {flag}; {answer_on_setting(name, value)}.")
     return [word]
 
 

@@ -85,22 +85,25 @@ def main(argv: list[str] | None = None) -> int:
                 return run_command(sys.argv[1:] if argv is None else argv)
             finally:
                 sys.stdout.flush()
-    except OutputFull as error:
-        _discard_output()
-        return complain(str(error))
-    except UserError as error:
-        return complain(str(error))
-    except BrokenPipeError:  # the reader closed the pipe
-        _discard_output()
-        return 1
-    except OSError as error:
-        if error.filename is None or error.strerror is None:  # not an error of a file
-            raise
-        return complain(f"{error.filename} cannot be used ({error.strerror}); choose another path.")
-    except KeyboardInterrupt:
-        return complain("interrupted.", INTERRUPTED)
+    except (UserError, OSError, KeyboardInterrupt) as error:
+        return _code_after(error)
     except SystemExit as asked:  # raised by the parser, which has printed the reason
         return asked.code if isinstance(asked.code, int) else 2
+
+
+def _code_after(error: UserError | OSError | KeyboardInterrupt) -> int:
+    """Print why a command failed, and return its exit code; raise an error of the program."""
+    if isinstance(error, OutputFull | BrokenPipeError):
+        _discard_output()
+    if isinstance(error, UserError):
+        return complain(str(error))
+    if isinstance(error, KeyboardInterrupt):
+        return complain("interrupted.", INTERRUPTED)
+    if isinstance(error, BrokenPipeError):  # the reader closed the pipe
+        return 1
+    if error.filename is None or error.strerror is None:  # not an error of a file
+        raise error
+    return complain(f"{error.filename} cannot be used ({error.strerror}); choose another path.")
 
 
 def _ignore_local_matplotlibrc() -> None:

@@ -135,10 +135,7 @@ def _threshold_columns(runs: Sequence[RunRecord]) -> list[ResultColumn]:
 
 
 def _filled_table(runs: Sequence[RunRecord], columns: Sequence[ResultColumn]) -> Table:
-    """Return the table with a row for each run, followed by means of each variant.
-
-    Runs that failed or diverged are not averaged.
-    """
+    """Return the table with a row for each run, followed by means of each variant."""
     table = plain_table(_title(runs[0].task), "run")
     table.columns[0].no_wrap = True
     for column in columns:
@@ -151,14 +148,21 @@ def _filled_table(runs: Sequence[RunRecord], columns: Sequence[ResultColumn]) ->
     table.add_section()
     for label, members in variants.items():
         if len(members) > 1:
-            whole = [run for run in members if run.status not in BROKEN_OFF]
-            name = "mean ± std"
-            if len(whole) < len(members):
-                name = f"mean ± std of {len(whole)} of {len(members)}"
-            table.add_row(
-                f"{label}, {name}" if several else name, *_means(whole, columns), style="bold"
-            )
+            name, means = _row_of_means(members, columns)
+            table.add_row(f"{label}, {name}" if several else name, *means, style="bold")
     return table
+
+
+def _row_of_means(
+    members: Sequence[RunRecord], columns: Sequence[ResultColumn]
+) -> tuple[str, list[str]]:
+    """Return the name and the cells of the row of means of a variant.
+
+    Runs that failed or diverged are not averaged.
+    """
+    whole = [run for run in members if run.status not in BROKEN_OFF]
+    of = f" of {len(whole)} of {len(members)}" if len(whole) < len(members) else ""
+    return f"mean ± std{of}", [*_means(whole, columns)]
 
 
 def _title(task: Mapping[str, Any]) -> str:

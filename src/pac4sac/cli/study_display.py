@@ -70,7 +70,7 @@ class StudyDisplay(Watcher):
             most = max(cohort.bytes for cohort in to_train)
             say(
                 self.console,
-                f"{many} of up to {most / 1e6:.0f} MB, where {memory / 1e6:.0f} MB are "
+                f"{many} of up to {math.ceil(most / 1e6)} MB, where {memory / 1e6:.0f} MB are "
                 "allowed each.",
             )
 

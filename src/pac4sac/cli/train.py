@@ -49,6 +49,7 @@ class Train:
 
     def run(self, console: Console) -> int:
         settings, seeds = arguments.parse_settings(self.settings), parse_seeds(self.seeds)
+        wrappers = arguments.parse_wrappers(self.wrappers)  # may have taken the task as theirs
         if self.task is None:
             raise UserError(
                 "train needs a task, as in: pac4sac train cartpole-swingup. List tasks: pac4sac "
@@ -62,8 +63,7 @@ class Train:
 
         left_out = ("track", "callback", "config", "set_task", "trust")
         given = {name: value for name, value in vars(self).items() if name not in left_out}
-        given |= {"task": task, "seeds": seeds, "settings": settings}
-        given |= {"wrappers": arguments.parse_wrappers(self.wrappers)}
+        given |= {"task": task, "seeds": seeds, "settings": settings, "wrappers": wrappers}
         return train_and_show(
             partial(train, **given),
             console,

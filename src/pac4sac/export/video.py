@@ -14,9 +14,10 @@ from PIL import Image, ImageDraw, ImageFont
 
 from pac4sac.base.errors import UserError, how_to_install, import_extra
 from pac4sac.tasks.catalogue import Task
+from pac4sac.tasks.custom import takes_render_mode
 from pac4sac.tasks.episodes import simulator_seed
 from pac4sac.tasks.offscreen import advice_on, choose_offscreen_rendering
-from pac4sac.tasks.registry import make_env
+from pac4sac.tasks.registry import find_spec, make_env
 from pac4sac.training.agent_file import choose_agent
 from pac4sac.training.backends import on_threads, suitable_threads
 from pac4sac.training.trained_agent import TrainedAgent, load
@@ -116,6 +117,12 @@ def _check_rendering(task: Task) -> None:
             raise UserError(
                 f"The environment of task {task.name!r} cannot be rendered; it has no mode "
                 "'rgb_array'."
+            )
+        if env.render_mode != "rgb_array" and not takes_render_mode(find_spec(task.env_id)):
+            raise UserError(
+                f"The environment of task {task.name!r} cannot be rendered, because the function "
+                "that makes it takes no render_mode; give it a parameter render_mode=None, and "
+                "pass that to gymnasium.make."
             )
 
 

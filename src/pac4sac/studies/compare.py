@@ -115,7 +115,7 @@ def compare(
 
     Args:
         task: Name of a task, id of an environment, a class or function that makes an environment,
-            or a `Task`.
+            an environment that `gymnasium.make` made, or a `Task`.
         algos: Names of the algorithms, as a list or separated by commas, or subclasses of `Agent`.
         seeds: Seeds of each algorithm.
         preset: Preset of all algorithms, or one for each, as in "pac4sac:mujoco,sac:default".

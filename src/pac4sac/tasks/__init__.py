@@ -5,11 +5,11 @@ from typing import Any
 
 import gymnasium
 
-from pac4sac.base.errors import WrongType
 from pac4sac.base.objects import name_and_arguments, short_name
 from pac4sac.base.trust import allow_named
 from pac4sac.tasks import registry
 from pac4sac.tasks.catalogue import TASKS, Task
+from pac4sac.tasks.custom import recipe
 from pac4sac.tasks.registry import TaskEnv, get_task, simulator_seconds, task_sizes
 from pac4sac.tasks.wrappers import keeps_rewards
 
@@ -24,8 +24,9 @@ __all__ = [
     "task_sizes",
 ]
 
-# A task, its name, an id, or a class or function that makes an environment.
-Environment = str | Task | Callable[..., gymnasium.Env[Any, Any]]
+# A task, its name, an id, a class or function that makes an environment, or an environment that
+# gymnasium.make made.
+Environment = str | Task | Callable[..., gymnasium.Env[Any, Any]] | gymnasium.Env[Any, Any]
 
 
 def chosen_task(
@@ -37,8 +38,9 @@ def chosen_task(
     """Return the task that a caller has chosen, and trust the modules that it names.
 
     Args:
-        task: A task, its name, the id of an environment, or a class or function that makes an
-            environment.
+        task: A task, its name, the id of an environment, a class or function that makes an
+            environment, or an environment that `gymnasium.make` made. Runs get environments with
+            the same id, arguments and wrappers.
         steps: Step budget that replaces the task's.
         env_kwargs: Arguments of the environment, in addition to the task's.
         wrappers: Wrappers around the task's own, as in `Task`. They remove the solve threshold,
@@ -48,12 +50,10 @@ def chosen_task(
         UserError: If there is no such task.
     """
     arguments = dict(env_kwargs or {})
+    if isinstance(task, TaskEnv):
+        task = task.task
     if isinstance(task, gymnasium.Env):
-        known = f"its id {task.spec.id!r}, or " if task.spec else ""
-        raise WrongType(
-            f"Every run needs its own environment, so task cannot be {task}; give {known}a class "
-            "or a function that makes it."
-        )
+        return _task_like(task, steps, arguments, wrappers)
     if callable(task):
         task, given = name_and_arguments(task)
         arguments = given | arguments
@@ -70,6 +70,19 @@ def chosen_task(
     if all(keeps_rewards(each["wrapper"]) for each in added):
         return wrapped
     return wrapped.changed({"r_limit": None})
+
+
+def _task_like(
+    env: gymnasium.Env[Any, Any],
+    steps: int | None,
+    env_kwargs: dict[str, Any],
+    wrappers: Sequence[Any],
+) -> Task:
+    """Return the task of environments like one that exists."""
+    known = recipe(env)
+    wrappers = [*known.wrappers, *wrappers]
+    task = chosen_task(known.env_id, steps, known.env_kwargs | env_kwargs, wrappers)
+    return task if known.horizon is None else task.changed({"horizon": known.horizon})
 
 
 def make_env(

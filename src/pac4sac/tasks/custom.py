@@ -1,16 +1,17 @@
-"""Environments that a custom class or function makes."""
+"""Environments that a custom class or function makes, or that the user has made."""
 
 import contextlib
+import functools
 import importlib
 import inspect
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from pac4sac.base.errors import UserError
+from pac4sac.base.errors import UserError, WrongType
 from pac4sac.base.objects import short_name
 
 Env = gymnasium.Env[Any, Any]
@@ -52,13 +53,18 @@ def _time_limit(env_id: str, maker: Maker) -> int | None:
 
 def accepted(spec: EnvSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments without the render mode if a custom function does not accept it."""
+    keep_mode = takes_render_mode(spec)
+    return {name: x for name, x in arguments.items() if keep_mode or name != "render_mode"}
+
+
+def takes_render_mode(spec: EnvSpec) -> bool:
+    """Return whether an environment accepts a render mode; some custom functions do not."""
     maker = spec.entry_point
     if spec.id not in _specs or isinstance(maker, type) or not callable(maker):
-        return dict(arguments)
+        return True
     taken = inspect.signature(maker).parameters
     takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values())
-    keep_mode = takes_all or "render_mode" in taken
-    return {name: x for name, x in arguments.items() if keep_mode or name != "render_mode"}
+    return takes_all or "render_mode" in taken
 
 
 def check_new(spec: EnvSpec, env: Env) -> None:
@@ -76,3 +82,60 @@ def check_new(spec: EnvSpec, env: Env) -> None:
             "one in each call, because every run needs its own."
         )
     _last_made[spec.id] = weakref.ref(env.unwrapped)
+
+
+class Recipe(NamedTuple):
+    """How to make environments like one that exists."""
+
+    env_id: str
+    env_kwargs: dict[str, Any]
+    wrappers: list[functools.partial[Env]]
+    horizon: int | None
+
+
+def recipe(env: Env) -> Recipe:
+    """Return how to make more environments like one that Gymnasium has made.
+
+    Changes of the environment after it was made are not known.
+
+    Raises:
+        UserError: If Gymnasium has not made it, or does not know the arguments of a wrapper.
+    """
+    spec = env.spec
+    if spec is None:
+        name = type(env.unwrapped).__name__
+        raise WrongType(
+            f"Every run needs its own environment, and {name} was not made by gymnasium.make, so "
+            "its arguments are unknown; give its class with env_kwargs, or a function that makes "
+            "it."
+        )
+    wrappers: list[functools.partial[Env]] = []
+    layer = env
+    while isinstance(layer, gymnasium.Wrapper):
+        if _is_recorded(layer):
+            wrappers.insert(0, _maker_of(layer))
+        layer = layer.env
+    kwargs = {name: value for name, value in spec.kwargs.items() if name != "render_mode"}
+    return Recipe(spec.id, kwargs, wrappers, spec.max_episode_steps)
+
+
+def _is_recorded(layer: gymnasium.Wrapper[Any, Any, Any, Any]) -> bool:
+    """Return whether a wrapper was added to those of gymnasium.make."""
+    outer, inner = layer.spec, layer.env.spec
+    if outer is None or inner is None:
+        return True
+    return len(outer.additional_wrappers) > len(inner.additional_wrappers)
+
+
+def _maker_of(layer: gymnasium.Wrapper[Any, Any, Any, Any]) -> functools.partial[Env]:
+    """Return the class of a wrapper with the arguments that it was made with."""
+    kind: type[Env] = type(layer)
+    arguments = None
+    if layer.spec is not None:
+        arguments = layer.spec.additional_wrappers[-1].kwargs
+    if arguments is None and len(inspect.signature(kind).parameters) > 1:
+        raise UserError(
+            f"The arguments of the wrapper {kind.__name__} are unknown; give the environment "
+            f"without it, and wrappers=[functools.partial({kind.__name__}, ...)]."
+        )
+    return functools.partial(kind, **arguments or {})

@@ -158,10 +158,12 @@ def _import_dm_control(env_id: str) -> None:
 
 def _nearest(env_id: str, module: str | None) -> str:
     """Return the end of a sentence about an unknown id, with similar ids."""
-    own = _registered_by(module) if module else set()
+    own = _environments_of(module) if module else set()
     known = {known.lower(): known for known in (own or {*gymnasium.registry, *NAMED_TASKS})}
     name, cutoff = env_id.rpartition(":")[2].lower(), 0.0 if own else 0.65
     close = difflib.get_close_matches(name, known, n=3, cutoff=cutoff)
+    if module and not close:
+        return f"the module {module!r} has no such class or function, and registers no such id."
     if not close:
         return (
             f"use one of {', '.join(TASKS)}, or any Gymnasium id with continuous actions. "
@@ -196,6 +198,18 @@ def _environment_bases(module: str, name: str) -> set[str]:
     return {home for home in homes if home.startswith("gymnasium.envs.")}
 
 
+def _environments_of(module: str) -> set[str]:
+    """Return the ids that a module registers, and the names of its classes of environments."""
+    classes = {
+        name
+        for name, thing in vars(importlib.import_module(module)).items()
+        if isinstance(thing, type)
+        and issubclass(thing, gymnasium.Env)
+        and thing.__module__ == module
+    }
+    return _registered_by(module) | classes
+
+
 @functools.cache
 def _registered_by(module: str) -> set[str]:
     """Return the ids that importing a module registers; empty if it was imported before."""
@@ -210,13 +224,13 @@ class TaskEnv(gymnasium.Wrapper[Vector, Vector, Any, Any]):
     One wrapper makes fewer calls per step.
     """
 
-    def __init__(
-        self, env: gymnasium.Env[Any, Any], name: str, horizon: int | None, unit_actions: bool
-    ) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], task: Task, unit_actions: bool) -> None:
         super().__init__(env)
-        self.horizon, self.elapsed_steps = horizon, 0
-        unit, self.from_unit, self.to_unit = _action_adapter(env.action_space, name)
-        self.observation_space, self.to_vector = _observation_adapter(env.observation_space, name)
+        self.task, self.horizon, self.elapsed_steps = task, time_limit(task), 0
+        unit, self.from_unit, self.to_unit = _action_adapter(env.action_space, task.name)
+        self.observation_space, self.to_vector = _observation_adapter(
+            env.observation_space, task.name
+        )
         if unit_actions:
             self.action_space = unit
         self._to_action = self.from_unit if unit_actions else None
@@ -264,7 +278,7 @@ def make_env(task: Task, render_mode: str | None = None, *, unit_actions: bool =
     if env.unwrapped.spec is not None:
         env.unwrapped.spec.max_episode_steps = time_limit(task)  # some wrappers read it
     try:
-        return TaskEnv(wrap(env, task.wrappers), task.name, time_limit(task), unit_actions)
+        return TaskEnv(wrap(env, task.wrappers), task, unit_actions)
     except UserError:
         env.close()
         raise

@@ -17,7 +17,7 @@ from pac4sac.base.trust import allow
 from pac4sac.tasks import Environment, Task, chosen_task, task_sizes
 from pac4sac.training.evaluation import Episodes, EvaluatedPolicy
 from pac4sac.training.evaluation import evaluate as returns_of
-from pac4sac.training.trained_agent import TrainedAgent, load
+from pac4sac.training.trained_agent import TrainedAgent, load_chosen
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def evaluate(
     check_value("episodes", episodes, int, EPISODES)
     check_value("seed", seed, int, NON_NEGATIVE)
     allow(trust)
-    trained = agent if isinstance(agent, TrainedAgent) else load(agent, task=task)
+    trained = agent if isinstance(agent, TrainedAgent) else load_chosen(agent, task, stacklevel=3)
     policy: EvaluatedPolicy = "deterministic"
     if trained.shoots if shooting is None else shooting:
         policy = "shooting"

@@ -105,7 +105,7 @@ def train(
 
     Args:
         task: Name of a task, id of an environment, a class or function that makes an environment,
-            or a `Task`.
+            an environment that `gymnasium.make` made, or a `Task`.
         algo: Name of an algorithm, "module:Class", or a subclass of `Agent`.
         seeds: Seeds, as a number, a list, or text such as "0:5".
         preset: Name of a preset of settings.

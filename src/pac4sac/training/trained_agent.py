@@ -291,12 +291,23 @@ def load(
     """
     check_types(load, locals())
     allow(trust)
+    return load_chosen(path, task, stacklevel=3)
+
+
+def load_chosen(path: str | Path, task: Environment | None, stacklevel: int) -> TrainedAgent:
+    """Load a trained agent for a public function.
+
+    Args:
+        path: As in `load`.
+        task: As in `load`.
+        stacklevel: Of warnings, so that they name the line of the user.
+    """
     folder, path = Path(path), choose_agent(path)
     if (count := len(agents_below(folder))) > 1:
         warnings.warn(
             f"{folder} has {count} agents; {path.parent.name} is used, which has the best last "
             "returns. To use another one, give its run folder.",
-            stacklevel=2,
+            stacklevel=stacklevel,
         )
     about, tensors = read_agent_file(path)
     run, agent = _described_agent(about, path)
@@ -309,7 +320,7 @@ def load(
     if missing := sorted(needed - stored.keys()):
         raise UserError(f"{path} is incomplete: it lacks {', '.join(missing)}.")
     adopt(state, stored, str(path))
-    _warn_if_edited(run, path)
+    _warn_if_edited(run, path, stacklevel + 1)
     return TrainedAgent(run, agent, state, task=None if task is None else chosen_task(task))
 
 
@@ -343,7 +354,7 @@ def _check_memory(agent: Agent, path: Path) -> None:
         )
 
 
-def _warn_if_edited(run: Run, path: Path) -> None:
+def _warn_if_edited(run: Run, path: Path, stacklevel: int) -> None:
     """Warn if another version of the code trained an agent."""
     # The environment may be missing here, but acting does not need it.
     with contextlib.suppress(UserError):
@@ -351,5 +362,5 @@ def _warn_if_edited(run: Run, path: Path) -> None:
             warnings.warn(
                 f"{path} was trained by another version of the code ({edited}), so it may act "
                 "differently.",
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
