@@ -240,7 +240,10 @@ def test_advice_names_each_metric_that_is_undecided(
     asked = ["--algos", "sac,ddpg", "--seeds", "0:2", "--steps", "60", "--set", *small]
     how = ["--set-task", "r_limit=null", "--evaluation-episodes", "1", "--device", "cpu"]
     assert main(["compare", TASK, *asked, *how, "--out", str(tmp_path / "c")]) == 0
-    advice = [x for x in capsys.readouterr().out.splitlines() if x.startswith("Number of seeds")]
+    printed = capsys.readouterr().out.splitlines()
+    advice = [line for line in printed if line.startswith("Number of seeds")]
+    (answer,) = (line for line in printed if "between DDPG and SAC" in line)
+    assert re.search(r"final evaluation .* 95% CI .* n = 2 vs 2\)\. .* mean return", answer)
     assert ["final evaluation" in advice[0], "mean return" in advice[1]] == [True, True]
     assert all(re.search(r"DDPG (about|more than) \d+", line) for line in advice)
     assert advice[0] in (tmp_path / "c" / "report" / "report.md").read_text()

@@ -325,7 +325,7 @@ def posterior(agent: Agent, state: State) -> tuple[float | None, tuple[str, ...]
 def saved_agent(path: str | Path) -> Path:
     """Return the agent file of a path."""
     path = Path(path)
-    if not _has_agent(path):
+    if path.exists() and not _has_agent(path):
         for experiment in (path, path.resolve().parent.parent):
             if (experiment / "experiment.json").is_file():
                 quoted = shlex.quote(str(experiment))

@@ -75,4 +75,5 @@ class Compare:
         given["task"] = get_task(self.task).changed(changes)
         with writing(self.out or Path("experiments")), StudyDisplay(console) as display:
             comparison = compare(**given, watcher=display)
-        return show_end(console, comparison, comparison.page, comparison.tables, comparison.advice)
+        sentences = comparison.answer, comparison.advice
+        return show_end(console, comparison, comparison.page, comparison.tables, sentences)

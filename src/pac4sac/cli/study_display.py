@@ -135,9 +135,13 @@ def show_end(
     result: "Result",
     page: Path,
     tables: Sequence["ReportTable"],
-    advice: str = "",
+    sentences: Sequence[str] = (),
 ) -> int:
-    """Print the tables of a study, advice and the path of its report; return the exit code."""
+    """Print the tables of a study, sentences about them and the path of its report.
+
+    Returns:
+        The exit code.
+    """
     if not result.complete:
         say(
             console,
@@ -147,8 +151,8 @@ def show_end(
     from pac4sac.report.formats import show_tables
 
     show_tables(console, tables)
-    if advice:
-        say(console, advice)
+    for sentence in filter(None, sentences):
+        say(console, sentence)
     say(console, f"Report: {page}")
     failed = sum(run.status == Status.FAILED for run in result.runs)
     if not failed:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pac4sac.agents import Agent, algorithm_name, get_algorithm, setting_names
 from pac4sac.base.argument_types import check_types
@@ -29,6 +29,9 @@ from pac4sac.training.experiment import Result, warn_of_objects
 from pac4sac.training.options import make_options
 from pac4sac.training.run import settings_grid
 
+if TYPE_CHECKING:
+    from pac4sac.report.comparison import Context
+
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Result):
@@ -41,6 +44,7 @@ class Comparison(Result):
         records: The compared runs.
         tables: The tables of the report.
         page: The report, an HTML page.
+        answer: Best algorithm against the baseline in words, with effect and interval.
         advice: Number of seeds that could decide undecided comparisons; empty if all are decided.
 
     Example:
@@ -51,6 +55,7 @@ class Comparison(Result):
     records: Sequence[RunRecord] = field(repr=False, kw_only=True)
     tables: Sequence[Table] = field(repr=False, kw_only=True)
     page: Path = field(kw_only=True)  # report on all runs of the folder
+    answer: str = field(default="", kw_only=True)
     # number of seeds that could decide undecided comparisons
     advice: str = field(default="", kw_only=True)
 
@@ -80,7 +85,7 @@ class Comparison(Result):
     def __str__(self) -> str:
         text = tables_as_text(self.tables)
         if self.complete:
-            return f"{text}\n\n{self.advice}".rstrip()
+            return "\n".join([text, "", *filter(None, (self.answer, self.advice))]).rstrip()
         return f"{text}\n\nUnfinished, because {self.reason}; the same call continues."
 
 
@@ -152,8 +157,6 @@ def compare(
     named = _as_list(callbacks)
     allow_named(*named)
     # matplotlib takes a second to import
-    from pac4sac.report.advice import seeds_advice
-    from pac4sac.report.answers import compared_by_answers
     from pac4sac.report.report import compose, context_of, main_tables
 
     chosen = chosen_task(task, steps, env_kwargs, wrappers)
@@ -179,17 +182,27 @@ def compare(
     if len(runs) < len(context.collection.runs):  # the folder has further runs
         context = context_of(dataclasses.replace(context.collection, runs=runs))
         tables = main_tables(compose(context))
+    answer, advice = _in_words(context)
     return Comparison(
         **vars(result),
         records=[run.record for run in runs if not run.record.is_foreign],
         tables=tables,
         page=report.page,
-        advice="\n".join(
-            sentence
-            for title in filter(context.results, context.variants)
-            for sentence in seeds_advice(compared_by_answers(context, title))
-        ),
+        answer=answer,
+        advice=advice,
     )
+
+
+def _in_words(context: "Context") -> tuple[str, str]:
+    """Return the answer and the advice of a comparison."""
+    from pac4sac.report.advice import seeds_advice
+    from pac4sac.report.answers import answer_on_task, compared_by_answers
+
+    compared = [
+        compared_by_answers(context, title) for title in filter(context.results, context.variants)
+    ]
+    answers = [answer_on_task(by_metric).text for by_metric in compared]
+    return "\n".join(answers), "\n".join(chain.from_iterable(map(seeds_advice, compared)))
 
 
 def comparison_study(
