@@ -52,13 +52,18 @@ def _in_our_words(word: str, following: str, own: set[str]) -> list[str]:
     ours = OPTIONS[name].ours if name in OPTIONS else name
     if ours in own:
         return [f"--{ours.replace('_', '-')}", *([value] if equals else [])]
-    if advice := answer_on_option(name):
+    if advice := _advice_on(name, value if equals else following):
         raise UserError(f"Unknown option {flag}; {advice}.")
-    if name in SETTINGS or name in _shipped_settings():
-        if not equals and not following.startswith("--"):
-            value = following
-        raise UserError(f"Unknown option {flag}; {answer_on_setting(name, value)}.")
     return [word]
+
+
+def _advice_on(name: str, value: str) -> str:
+    """Return what to use instead of a flag of another library; empty if it is not known."""
+    if advice := answer_on_option(name):
+        return advice
+    if name in SETTINGS or name in _shipped_settings():
+        return answer_on_setting(name, "" if value.startswith("--") else value)
+    return ""
 
 
 def _shipped_settings() -> set[str]:
