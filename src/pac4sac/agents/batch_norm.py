@@ -53,8 +53,9 @@ def as_rows(inputs: tuple[Tensor, ...]) -> Tensor:
 
 
 class BatchNormTrunk(Trunk):
-    """Compute the layers below a head: BatchNorm, then depth × (Linear without bias, BatchNorm,
-    activation).
+    """Compute the layers below a head: BatchNorm, then depth × (Linear, BatchNorm, activation).
+
+    The linear layers have no bias.
 
     Args:
         inputs: Sizes of the inputs by name.

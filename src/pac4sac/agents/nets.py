@@ -63,8 +63,7 @@ def linear_parameters(inputs: int, outputs: int) -> dict[str, Parameter]:
 
 
 class Trunk:
-    """Compute the layers below a head: `depth` times a linear layer, layer normalisation and
-    activation.
+    """Compute the layers below a head: depth × (Linear, LayerNorm, activation).
 
     Args:
         inputs: Sizes of the inputs by name, such as {"s": 3, "a": 1}.

@@ -70,6 +70,7 @@ class Certificate:
         replay_tuples: Number of stored transitions; None without a replay buffer.
         bias: Value bias by policy.
         along: Bias along the episode, by policy.
+        phases: Bias of the policy early, middle and late in the episode.
         unjudged_steps: Steps of measuring episodes too close to the time limit to be judged.
         measured: Measured errors.
         rows: The bounds.
@@ -79,8 +80,9 @@ class Certificate:
         remarks: Omitted parts, with the reasons.
 
     Example:
-        >>> certificate = pac4sac.certify("cartpole-swingup", episodes=4)  # doctest: +SKIP
-        >>> certificate.write("certificates")  # doctest: +SKIP
+        >>> certificate = pac4sac.certify("experiments/pendulum-v1-sac")
+        >>> [path.name for path in certificate.write("certificates")]
+        ['certificate.json', 'certificate.png']
     """
 
     run: str
@@ -110,7 +112,11 @@ class Certificate:
     remarks: list[str]  # omitted parts, with the reasons
 
     def policy_name(self, policy: str) -> str:
-        """Return the name of a policy, with "with entropy" if its returns include entropy."""
+        """Return the name of a policy, with "with entropy" if its returns include entropy.
+
+        Args:
+            policy: "policy" or "shooting".
+        """
         if policy == "shooting":
             return "shooting policy"
         return "policy, with entropy" if self.alpha else "policy"
@@ -141,7 +147,14 @@ class Certificate:
         return {key: text for key, text in CAVEATS.items() if key in failing}
 
     def write(self, folder: str | Path) -> list[Path]:
-        """Write certificate.json and certificate.png into a folder, which is created if needed."""
+        """Write certificate.json and certificate.png into a folder.
+
+        Args:
+            folder: Folder, which is created if needed.
+
+        Returns:
+            The paths of the two files.
+        """
         from pac4sac.certificates.picture import draw
 
         folder = Path(folder)
@@ -189,8 +202,8 @@ def certify(
         UserError: If an argument is wrong, or there is no agent.
 
     Example:
-        >>> certificate = pac4sac.certify("cartpole-swingup", episodes=4)  # doctest: +SKIP
-        >>> certificate.bias["policy"].verdict  # doctest: +SKIP
+        >>> certificate = pac4sac.certify("experiments/pendulum-v1-sac")
+        >>> verdict = certificate.bias["policy"].verdict
     """
     check_types(certify, locals())
     allow(trust)

@@ -48,8 +48,8 @@ class Comparison(Result):
         advice: Number of seeds that could decide undecided comparisons; empty if all are decided.
 
     Example:
-        >>> comparison = pac4sac.compare("Pendulum-v1", "sac,td3")  # doctest: +SKIP
-        >>> [row["mean"] for row in comparison.rows]  # doctest: +SKIP
+        >>> comparison = pac4sac.compare("Pendulum-v1", "sac,td3", seeds="0:5")
+        >>> means = [row["mean"] for row in comparison.rows]
     """
 
     records: Sequence[RunRecord] = field(repr=False, kw_only=True)
@@ -149,8 +149,8 @@ def compare(
         UserError: If an argument is invalid, or a cohort failed.
 
     Example:
-        >>> comparison = pac4sac.compare("Pendulum-v1", ["sac", MyAgent])  # doctest: +SKIP
-        >>> print(comparison)  # doctest: +SKIP
+        >>> comparison = pac4sac.compare("Pendulum-v1", "sac,td3", seeds="0:5")
+        >>> table = str(comparison)
     """
     check_types(compare, locals(), leave=["task"])
     allow(trust)

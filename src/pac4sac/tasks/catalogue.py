@@ -85,7 +85,14 @@ class Task:
         return [self.env_id, *(each["wrapper"] for each in self.wrappers)]
 
     def changed(self, changes: Mapping[str, Any]) -> "Task":
-        """Return the task with changed fields; the environment cannot be changed."""
+        """Return the task with changed fields; the environment cannot be changed.
+
+        Args:
+            changes: New values by name of the field.
+
+        Raises:
+            UserError: If a field is unknown or has an invalid value.
+        """
         known = [f.name for f in fields(self) if f.name != "env_id"]
         if unknown := sorted(set(changes).difference(known)):
             raise UserError(

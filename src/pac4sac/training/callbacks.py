@@ -19,7 +19,7 @@ class Callback:
         ...     def on_log(self, run, kind, row):
         ...         if kind == "episodes" and row["return"] < -1500:
         ...             return "a return below -1500"
-        >>> pac4sac.train("Pendulum-v1", "sac", steps=5_000, callbacks=Patience())  # doctest: +SKIP
+        >>> result = pac4sac.train("Pendulum-v1", "sac", steps=5_000, callbacks=Patience())
     """
 
     def on_prepare(self) -> None:

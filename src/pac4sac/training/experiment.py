@@ -127,9 +127,12 @@ def train(
         UserError: If an argument is invalid, or the training does not fit into memory.
 
     Example:
-        >>> pac4sac.train("Pendulum-v1", "sac", seeds="0:5", steps=30_000)  # doctest: +SKIP
+        >>> result = pac4sac.train("Pendulum-v1", "sac", seeds="0:5", steps=30_000)
+        >>> result.complete
+        True
+        >>> import gymnasium
         >>> make = lambda: gymnasium.make("Pendulum-v1", g=3.7)
-        >>> pac4sac.train(make, MyAgent, steps=30_000)  # doctest: +SKIP
+        >>> result = pac4sac.train(make, "td3", steps=30_000)
     """
     check_types(train, locals(), leave=["task", "algo"])
     algo = algorithm_name(algo)
