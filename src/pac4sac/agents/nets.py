@@ -143,8 +143,7 @@ class Trunk:
 
 
 class Net:
-    """Define a network: a trunk, a head and a number of members, with all weights in one tensor [R,
-    M, P].
+    """Define a network: trunk, head and members, with all weights in one tensor [R, M, P].
 
     Args:
         trunk: Layers below the head.
@@ -264,8 +263,7 @@ def standard_deviation(v: Tensor) -> Tensor:
 
 
 class Critic(Net):
-    """Compute a critic Q(s, a) with a linear head, or with the Gaussian head of the paper's Section
-    3.2.
+    """Compute a critic Q(s, a) with a linear head, or with the Gaussian head of Section 3.2.
 
     The Gaussian head has weights w_i ~ N(m_i, v_i) and a deterministic bias, so Q | s, a ~ N(m_p,
     v_p) in closed form.
