@@ -360,7 +360,8 @@ class Agent(ABC):
 
     @property
     def innovations(self) -> Stream | None:
-        """Return what noise processes draw in a step, [N, K, ...]; None if the noise is white."""
+        """Return the stream of the noise processes' innovations, [N, K, ...]; None for white
+        noise."""
         count = len(coloured_noise.TIME_CONSTANTS[self.config.noise_colour])
         if not count:
             return None
@@ -369,7 +370,7 @@ class Agent(ABC):
         return Stream((first, count, *rest), rows=replaced.rows)
 
     def coloured(self, state: State, draw: Draw) -> Draw:
-        """Return a reading of the tape with coloured noise in the exploration stream."""
+        """Return the random numbers with coloured noise in the exploration stream."""
         noise = coloured_noise.advance(
             state["noise_processes"], draw["innovations"], state["noise_correlations"]
         )

@@ -313,8 +313,8 @@ class Critic(Net):
         return (m + noise * (0.5 * log_v).exp()).view(-1, noise.shape[-1], 1)
 
     def sampled(self, p: Params, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        """Return Q [R, M, B, S] for S samples of the head's weights, each for all pairs, from
-        noise [R, S, M, K]."""
+        """Return Q [R, M, B, S] for S samples of the head's weights, from noise [R, S, M, K]. A
+        sample is used for all pairs."""
         # [G, K, S]
         weights = torch.cat([self.sampled_weights(p, each) for each in noise.unbind(1)], -1)
         return self.per_member(torch.bmm(self.features(p, s, a), weights) + p["head.bias"])

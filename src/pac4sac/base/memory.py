@@ -1,4 +1,4 @@
-"""How the memory allocator of this process treats freed memory."""
+"""The treatment of freed memory by the allocator of this process."""
 
 import ctypes
 import os
@@ -12,9 +12,9 @@ VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES
 def keep_freed_memory() -> None:
     """Let glibc keep freed memory for the next allocation instead of returning it to the system.
 
-    The tensors of one update take a few megabytes, which are freed and allocated again in the next
-    one. Returned to the system, every page costs a page fault: a fifth of an eager update. This
-    does nothing if the user has set the allocator, or on systems without glibc.
+    The tensors of an update take a few megabytes, which are freed and allocated again in the next
+    one. If they were returned to the system, page faults would take a fifth of an eager update. The
+    function does nothing if the user has set the allocator, or on systems without glibc.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None and not any(name in os.environ for name in VARIABLES):

@@ -95,7 +95,7 @@ def _option_flags(path: Path, key: str, value: Any) -> list[str]:
 
 
 def _as_text(path: Path, key: str, value: Any) -> str:
-    """Return a value, or a list of values, as the command line takes it."""
+    """Return a value, or a list of values, in the format of the command line."""
     values = value if isinstance(value, list) else [value]
     if not values or any(isinstance(item, list | dict) for item in values):
         raise UserError(f"{path}: {key} must be a value or a list of values, not {value!r}.")

@@ -102,7 +102,7 @@ class ExportHub:
 
 
 def check_repository(name: str) -> None:
-    """Refuse a text that is not USER/NAME."""
+    """Refuse a name that is not USER/NAME."""
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
         raise UserError(f"--push must be USER/NAME, not {name!r}.")
 

@@ -1,7 +1,8 @@
 """Find the variants that are rows of the paper's tables or boxes of its figure.
 
 Rows are found by the labels of the shipped studies. Small versions, as in the study `smoke`, are
-found too and marked as not comparable."""
+found too and marked as not comparable.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ class PaperRows:
         ]
 
     def _first_table(self) -> PaperTable:
-        """Return Table 1, with an additional row for each other reading that was trained."""
+        """Return Table 1, with an additional row for each trained alternative reading."""
         titles = dict(ALGORITHMS)
         printed = {task: dict(cells) for task, cells in TABLE_1.items()}
         trained = {row for _, row in self.table_1}

@@ -171,7 +171,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self._state = "stepping"
         for host in self._hosts:
             host.step()
-        # While they step: if a worker dies, its episodes are replayed from this history.
+        # Recorded while they step: if a worker dies, its episodes are replayed from this history.
         if self._steps.max() == self._history.shape[1]:
             self._history = np.concatenate([self._history, np.zeros_like(self._history)], axis=1)
         self._history[self._each_run, self._steps] = self._action

@@ -166,12 +166,12 @@ class RemoteCohort(StepReporter):
 
     def __init__(self, folder: Path, ask: Ask) -> None:
         self.folder, self.ask = folder, ask
-        # of the files that the keeper has: size and time of change
+        # file -> size and modification time at the keeper
         self.versions: dict[Path, tuple[int, int]] = {}
-        self.newest: list[Path] | None = None  # the checkpoints that it has
+        self.newest: list[Path] | None = None  # checkpoints at the keeper
 
     def fetch(self) -> None:
-        """Copy the files that the keeper has to the folder here."""
+        """Copy the keeper's files to the local folder."""
         for name, size in self.ask("kept"):
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -181,18 +181,19 @@ class RemoteCohort(StepReporter):
             self.versions[path] = _version(path)
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
-        self.newest = None  # the logs were cut back to the checkpoint; push cuts the keeper's too
+        # The logs were cut back to the checkpoint; `push` cuts the keeper's logs too.
+        self.newest = None
         super().on_start(folder, runs, steps, step)
 
     def report(self, step: int) -> None:
         if checkpoints(self.folder, 1) != self.newest:
             self.push()
         if self.ask("heard", step, self.steps):
-            # as the local engine does: asks for a checkpoint and the end
+            # requests a checkpoint and the end, like the local engine
             signal.raise_signal(signal.SIGTERM)
 
     def push(self) -> None:
-        """Send the files that the keeper does not have; return when they are on its disk."""
+        """Send the files that the keeper lacks, and return when they are on its disk."""
         newest = checkpoints(self.folder, 1)
         versions = {path: _version(path) for path in self._files(newest)}
         changed = sorted(path for path in versions if versions[path] != self.versions.get(path))
@@ -203,7 +204,7 @@ class RemoteCohort(StepReporter):
         self.versions, self.newest = versions, newest
 
     def _files(self, newest: Sequence[Path]) -> list[Path]:
-        """Return all files that the keeper is to have: of the newest checkpoints, and logs."""
+        """Return all files that the keeper needs: the newest checkpoints, and logs."""
         files = [path for checkpoint in newest for path in checkpoint.iterdir()]
         files += [*self.folder.glob("cohorts/*/*.json*"), *self.folder.glob("runs/*/*")]
         return [path for path in files if path.suffix != ".part"]
