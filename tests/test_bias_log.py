@@ -56,7 +56,7 @@ def test_bias_is_logged_on_schedule_and_once_at_the_end(folder: Path) -> None:
     assert len({row["bias"] for row in found + rows(folder, "sac-seed1", "bias")}) == 6
 
 
-def test_what_is_logged_is_what_a_measurement_of_that_agent_gives(folder: Path) -> None:
+def test_the_log_equals_a_measurement_of_the_same_agent(folder: Path) -> None:
     trained = pac4sac.load(folder / "runs" / "sac-seed1")
     (errors,) = measure_value_errors(trained.agent, trained.state, DRIFT, [1], 2, "130")
     last = rows(folder, "sac-seed1", "bias")[-1]
@@ -101,7 +101,7 @@ def _forget_bias(progress: dict[str, Any]) -> None:
         del marks["bias"]
 
 
-def test_of_one_episode_there_is_no_interval(tmp_path: Path) -> None:
+def test_a_single_episode_has_no_interval(tmp_path: Path) -> None:
     found = rows(train(tmp_path / "x", **BIAS | {"bias_episodes": 1}).folder, "sac-seed0", "bias")
     assert all(
         row["low"] is None and row["high"] is None and np.isfinite(row["bias"]) for row in found

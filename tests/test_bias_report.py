@@ -52,7 +52,7 @@ def section_of(folder: Path) -> Any:
     return bias_section(read_context([folder]))
 
 
-def test_each_variant_is_told_to_over_or_underestimate_or_neither(tmp_path: Path) -> None:
+def test_each_variant_has_a_verdict_on_its_bias(tmp_path: Path) -> None:
     write_variants(tmp_path / "in")
     write_report([tmp_path / "in"], tmp_path / "out")
     found = {
@@ -104,7 +104,7 @@ def test_runs_that_diverged_are_drawn_but_not_judged(tmp_path: Path) -> None:
     assert picture.draw().axes[0].lines
 
 
-def test_while_runs_are_under_way_those_solved_first_do_not_stand_for_all(tmp_path: Path) -> None:
+def test_early_solved_runs_are_not_averaged_while_runs_are_in_progress(tmp_path: Path) -> None:
     for seed in range(3):
         write_bias(
             write_run(tmp_path, task("cartpole-swingup"), "sac", seed), [9.0 + seed] * len(STEPS)
@@ -135,7 +135,7 @@ def test_of_a_run_found_twice_the_one_with_measurements_is_taken(tmp_path: Path)
     assert section_of(tmp_path) is not None
 
 
-def test_an_archive_takes_the_measurements_of_a_run_that_it_has_without(tmp_path: Path) -> None:
+def test_an_archive_adds_measurements_to_a_stored_run(tmp_path: Path) -> None:
     write_run(tmp_path / "a", task("cartpole-swingup"))
     measurements = [5.0] * len(STEPS)
     write_bias(write_run(tmp_path / "b", task("cartpole-swingup")), measurements)

@@ -137,7 +137,7 @@ class TestValueError:
         bound = bounds.theorem_1(0.75, 1.0, torch.tensor([72, 73]), 0.05, **known)
         assert bound.isfinite().tolist() == [False, True]
 
-    def test_its_validity_is_told_in_words(self) -> None:
+    def test_its_validity_is_described_in_words(self) -> None:
         assert bounds.theorem_1_verdict(73, 3.0, 2.0).startswith("valid")
         verdict = bounds.theorem_1_verdict(50, 3.0, 2.0)
         assert verdict.startswith("vacuous")
@@ -173,7 +173,7 @@ class TestBoundedLoss:
         )
 
     @given(st.floats(-1e3, 1e3), st.floats(0, 1e3), st.floats(1e-2, 1e3))
-    def test_lies_between_zero_and_one(self, m: float, v: float, epsilon: float) -> None:
+    def test_is_between_zero_and_one(self, m: float, v: float, epsilon: float) -> None:
         assert 0 <= as_float(bounds.bounded_loss(m, v, 0.0, epsilon)) <= 1
 
 

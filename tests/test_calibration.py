@@ -27,7 +27,7 @@ def test_coverage_is_the_share_within_two_deviations() -> None:
     assert found.share.low < found.share.value < found.share.high
 
 
-def test_the_rank_correlation_tells_whether_a_critic_knows_where_it_errs() -> None:
+def test_the_rank_correlation_shows_whether_a_critic_knows_where_it_errs() -> None:
     error, judged = (
         np.array([[0.0, -1.0, 2.0, -3.0, 99.0]]),
         np.array([[True, True, True, True, False]]),
@@ -62,7 +62,7 @@ def test_the_deviation_that_a_critic_offers_is_the_root_of_its_variance() -> Non
     np.testing.assert_allclose(errors.deviation, [[0, 3]] * 3, rtol=1e-5)
 
 
-def test_after_random_actions_the_true_value_is_met_in_the_mean_as_well() -> None:
+def test_after_random_actions_the_true_value_is_unbiased_too() -> None:
     agent, state = make_linear_agent({})
     errors = after_random_steps(agent, state, LINEAR_QUADRATIC, 150, 0, longest=30)
     assert errors.judged.sum(1).tolist() == [1] * 150

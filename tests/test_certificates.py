@@ -141,7 +141,7 @@ def test_ranges_of_values_and_returns_follow_from_that_of_rewards() -> None:
 # --- the measured error
 
 
-def test_the_value_error_lies_in_its_bracket_though_single_returns_are_noisy() -> None:
+def test_the_value_error_is_within_its_interval_with_noisy_returns() -> None:
     luck = np.random.default_rng(2)
     bias = np.array([1.0, 1.0, -2.0, 0.0])  # by time of the episode
     judged = np.ones((12, 4), bool)
@@ -415,7 +415,7 @@ def test_the_squared_distance_to_the_true_value_is_that_of_a_constant_mistake() 
     assert value_error(spread, DELTA).low == pytest.approx(wrong[50].low + 2.0)
 
 
-def test_the_bellman_error_of_the_true_value_is_zero_in_the_mean() -> None:
+def test_the_mean_bellman_error_of_the_true_value_is_zero() -> None:
     agent, state = make_linear_agent({})
     (errors,) = measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 60, "certificate")
     scales = Scales(RewardRange(-3, 0, "", proven=False), 0.9, DELTA)

@@ -51,7 +51,7 @@ def page(certificate, width: int = 80) -> str:
     return console.export_text()
 
 
-def test_the_page_tells_what_was_measured_what_bounds_say_and_what_fails(certificate) -> None:
+def test_the_page_shows_measurements_bounds_and_failing_assumptions(certificate) -> None:
     text = page(certificate)
     for expected in (
         "pac4sac-seed1 on drift",
@@ -91,7 +91,7 @@ def test_the_first_screen_answers_in_words_and_the_rest_is_left_to_the_whole_pag
     assert len(text.splitlines()) <= 40
 
 
-def test_the_bias_is_told_by_the_time_in_the_episode(certificate) -> None:
+def test_the_bias_is_shown_by_third_of_the_episode(certificate) -> None:
     steps = [(phase.first_step, phase.last_step) for phase in certificate.phases]
     assert [phase.name for phase in certificate.phases] == ["early", "middle", "late"]
     assert steps[0][0] == 1
@@ -341,7 +341,7 @@ def test_errors_beyond_the_largest_possible_count_as_that_on_page_and_in_json(
     assert "mean absolute error cannot be bounded better than without any data" in text
 
 
-def test_limited_errors_have_the_same_squares_but_for_those_beyond_the_largest() -> None:
+def test_limited_errors_clip_only_squares_above_the_largest() -> None:
     luck = np.random.default_rng(0)
     m, g = luck.normal(size=(2, 5, 40)) * 3
     errors = value_errors(m, luck.exponential(4, (5, 40)), g, np.ones((5, 40), bool))
@@ -352,7 +352,7 @@ def test_limited_errors_have_the_same_squares_but_for_those_beyond_the_largest()
 
 
 @pytest.mark.parametrize("each_step", [True, False])
-def test_bounds_that_rest_on_a_range_which_rewards_refute_are_no_certificates(
+def test_bounds_on_a_refuted_range_are_not_certificates(
     experiments, monkeypatch, each_step: bool
 ) -> None:
     limits = RewardRange(-39, 0.5, "so it is told", proven=False, each_step=each_step)
@@ -375,7 +375,7 @@ def test_bounds_that_rest_on_a_range_which_rewards_refute_are_no_certificates(
     assert all((one.betting is None) == each_step for one in found.returns)
 
 
-def test_a_range_that_all_rewards_keep_to_but_for_rounding_stands(experiments) -> None:
+def test_a_range_is_kept_if_rewards_exceed_it_by_rounding_only(experiments) -> None:
     limits = RewardRange(-1.1, 1, "", proven=True)
     assert limits.farthest_outside(np.float32([-1.1, 1])) is None
     assert limits.farthest_outside([0, 1.01, -1.2, -1.3]) == -1.3
@@ -506,7 +506,7 @@ def test_of_an_agent_that_ships_nothing_is_written_into_the_package(
         (["--return-range=0,inf"], "two finite numbers"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(experiments, capsys, arguments, told: str) -> None:
+def test_mistakes_are_reported_in_a_sentence(experiments, capsys, arguments, told: str) -> None:
     assert main(["certify", str(experiments / "sac" / "runs" / "sac-seed0"), *arguments]) == 2
     assert told in capsys.readouterr().err
 

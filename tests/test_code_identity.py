@@ -192,7 +192,7 @@ class TestDefaults:
         assert run.identity == identity(changed)
 
 
-def test_what_other_code_has_trained_is_told_and_trained_again(
+def test_runs_by_other_code_are_reported_and_trained_again(
     own: Path, trained: list[Path], tmp_path: Path
 ) -> None:
     out = tmp_path / "study"
@@ -241,7 +241,7 @@ def test_a_study_trains_again_what_an_older_revision_has_trained(
     assert cohorts[1].runs[0].algo == "sac"
 
 
-def test_a_training_whose_code_was_edited_does_not_go_on(own: Path, tmp_path: Path) -> None:
+def test_training_does_not_resume_after_an_edit_of_its_code(own: Path, tmp_path: Path) -> None:
     folder = train(tmp_path / "x", "my_agent:Mine", HILL, steps=60, max_minutes=1e-9).folder
     assert read_runs(folder)[0].status == "interrupted"
     edit(own / "my_world.py")

@@ -119,7 +119,7 @@ def test_each_turn_has_the_threads_of_its_algorithm(
     assert [len(row["seconds_per_1000_steps"]) for row in about["rows"]] == [ROUNDS, ROUNDS]
 
 
-def test_what_is_timed_is_the_backend_that_training_would_choose(
+def test_the_timed_backend_is_the_one_that_training_chooses(
     study: Study, tmp_path: Path, threads_before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen, prepare = [], backends.prepare
@@ -269,7 +269,7 @@ def test_rounds_of_unequal_number_have_no_ratio() -> None:
     assert Machine(FoundCost("here", "cost", about)).relative("pac4sac") is None
 
 
-def test_in_an_archive_a_new_measurement_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
+def test_in_an_archive_a_new_measurement_replaces_an_older_one(tmp_path: Path) -> None:
     for version in (1, 2):
         folder = write_cost(tmp_path / f"version-{version}", machine_that_slows_down(version))
         add_to_archive([folder], tmp_path / "archive")

@@ -93,7 +93,7 @@ def with_replay(states: Tensor, seeds: list[int]) -> Learner:
     return learner
 
 
-def test_a_run_is_measured_alike_in_any_cohort(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_has_the_same_measurement_in_any_cohort(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coverage, "SAMPLE", 20)
     states = torch.randn(3, 50, 3, generator=torch.Generator().manual_seed(2))
     together = measure_coverage(with_replay(states, [5, 6, 7]))
@@ -114,7 +114,7 @@ def test_only_what_the_buffer_still_holds_counts() -> None:
     )
 
 
-def test_there_is_no_nearest_of_a_single_state() -> None:
+def test_a_single_state_has_no_nearest_neighbour() -> None:
     assert measure_coverage(with_replay(torch.zeros(2, 1, 3), [0, 1])) == []
 
 
@@ -140,7 +140,7 @@ def test_coverage_is_logged_on_schedule_and_once_at_the_end(folder: Path) -> Non
     assert len({row["nearest"] for row in logged + rows(folder, "sac-seed1", "coverage")}) == 6
 
 
-def test_what_is_logged_is_what_the_stored_states_give(folder: Path) -> None:
+def test_the_log_equals_a_measurement_of_the_stored_states(folder: Path) -> None:
     stored = load_file(newest(folder) / "learner.safetensors")["replay"][:, :, :3]
     last = [rows(folder, f"sac-seed{seed}", "coverage")[-1] for seed in (0, 1)]
     assert [row["nearest"] for row in last] == pytest.approx(

@@ -72,7 +72,7 @@ def write_three(folder: Path) -> None:
     )
 
 
-def test_each_variant_is_told_to_be_wider_or_narrower_or_neither(tmp_path: Path) -> None:
+def test_each_variant_has_a_verdict_on_its_coverage(tmp_path: Path) -> None:
     write_three(tmp_path / "in")
     write_report([tmp_path / "in"], tmp_path / "out")
     table = (tmp_path / "out/tables/coverage-cartpole-swingup.csv").open()
@@ -131,7 +131,7 @@ def test_a_report_on_runs_without_measurements_has_no_such_section(tmp_path: Pat
     assert section_of(tmp_path) is None
 
 
-def test_while_runs_are_under_way_nothing_is_told_of_the_end(tmp_path: Path) -> None:
+def test_the_end_is_not_shown_while_runs_are_in_progress(tmp_path: Path) -> None:
     write_three(tmp_path)
     early = write_run(
         tmp_path, CARTPOLE, "pac4sac", 7, [10.0] * 8, WITHOUT_TERM, {"xi": 0.0}, status="running"

@@ -51,9 +51,7 @@ def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str,
     return asked
 
 
-def test_the_demo_ends_with_picture_film_and_three_sentences_even_when_it_is_interrupted(
-    trainings, capsys
-):
+def test_an_interrupted_demo_ends_with_figure_video_and_three_sentences(trainings, capsys):
     assert main(["demo"]) == 0
     folder, said = Path("experiments/demo"), " ".join(capsys.readouterr().out.split())
     assert trainings[0]["settings"] == {"updates_per_step": 2}
@@ -77,7 +75,7 @@ def test_the_demo_ends_with_picture_film_and_three_sentences_even_when_it_is_int
     assert "not solved" not in said
 
 
-def test_the_full_demo_trains_with_the_papers_settings_into_a_folder_of_its_own(trainings, capsys):
+def test_the_full_demo_trains_with_the_papers_settings_into_a_new_folder(trainings, capsys):
     Path("experiments/demo").mkdir(parents=True)
     assert main(["demo", "--full", "--seed", "3"]) == 0
     assert (trainings[0]["settings"], trainings[0]["seeds"], trainings[0]["max_minutes"]) == (
@@ -88,7 +86,7 @@ def test_the_full_demo_trains_with_the_papers_settings_into_a_folder_of_its_own(
     assert Path("experiments/demo-2/returns.png").is_file()
 
 
-def test_a_demo_that_is_stopped_before_an_episode_has_ended_says_so(trainings, monkeypatch, capsys):
+def test_a_demo_stopped_before_an_episode_ended_reports_it(trainings, monkeypatch, capsys):
     monkeypatch.setitem(globals(), "GOOD", [])
     assert main(["demo"]) == 0
     assert "stopped before the first episode ended" in capsys.readouterr().out
@@ -125,5 +123,5 @@ def test_no_minutes_are_refused_before_anything_is_written(trainings, capsys):
         ),
     ],
 )
-def test_what_a_run_has_learned_is_told_in_a_sentence(returns: list[float], sentence: str):
+def test_the_result_of_a_run_is_described_in_a_sentence(returns: list[float], sentence: str):
     assert outcome(returns, 850.0) == sentence

@@ -83,7 +83,7 @@ def test_runs_that_do_not_fit_are_summed_up(tmp_path: Path):
     assert "and 14 more runs: mean of the last returns 900, 10 of 14 solved, 50 of 50 epi" in text
 
 
-def test_the_picture_tells_solved_broken_and_running_runs_apart(tmp_path: Path):
+def test_the_display_distinguishes_solved_failed_and_running_runs(tmp_path: Path):
     display = LiveDisplay(console(120, 30))
     runs = cartpole_runs(3)
     begin(display, tmp_path, runs)
@@ -114,7 +114,7 @@ def test_a_run_that_is_good_but_not_solved_shows_how_often_and_how_long_it_was_a
     )
 
 
-def test_the_bar_tells_the_percentage(tmp_path: Path):
+def test_the_bar_shows_the_percentage(tmp_path: Path):
     display = LiveDisplay(console(80, 24))
     begin(display, tmp_path, cartpole_runs(1))
     display.on_step(10_000)
@@ -156,7 +156,7 @@ def test_a_resumed_run_shows_the_episodes_before(tmp_path: Path):
     assert display.rows[runs[0].id].returns == [1.0, 2.0, 3.0]
 
 
-def test_what_is_no_terminal_gets_plain_lines_and_few_of_them(tmp_path: Path):
+def test_without_a_terminal_few_plain_lines_are_printed(tmp_path: Path):
     output = io.StringIO()
     with displayed(Console(file=output, width=40)) as display:
         assert isinstance(display, PlainDisplay)
@@ -228,7 +228,7 @@ def test_an_unfinished_run_has_lower_bounds(tmp_path: Path):
     assert "Training was stopped because the time is up: no episode above 850 yet." in text
 
 
-def test_the_end_tells_how_often_and_how_long_a_run_was_above_the_limit(tmp_path: Path):
+def test_the_end_shows_episodes_above_the_threshold_and_the_best_streak(tmp_path: Path):
     write(tmp_path, cartpole_runs(1)[0], [0.0, *[900.0] * 4, 0.0, 900.0], "interrupted")
     text = shown(tmp_path, complete=False)
     assert cells(text, "seed 0").endswith("5 of 7 best streak 4")
@@ -250,7 +250,7 @@ def test_the_next_commands_name_the_folder(tmp_path: Path):
     )
 
 
-def test_without_a_limit_the_last_returns_stand_in_for_the_metrics(tmp_path: Path):
+def test_without_a_threshold_the_last_returns_replace_the_metrics(tmp_path: Path):
     (run,) = make_runs(get_task("Pendulum-v1"), "sac", "default", [0], {})
     write(tmp_path, run, [-1000.0, *[-200.0] * 10])
     text = shown(tmp_path)
@@ -259,9 +259,7 @@ def test_without_a_limit_the_last_returns_stand_in_for_the_metrics(tmp_path: Pat
     assert "solved" not in text
 
 
-def test_of_episodes_that_differ_in_length_it_is_told_whether_they_solved_the_task_but_none_are_counted(
-    tmp_path: Path,
-):
+def test_episodes_of_different_lengths_are_judged_as_solved_but_not_counted(tmp_path: Path):
     # room for five whole episodes
     task = dataclasses.replace(get_task("Pendulum-v1"), r_limit=100.0, steps=1000)
     runs = make_runs(task, "sac", "default", [0, 1], {})

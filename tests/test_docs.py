@@ -35,7 +35,7 @@ def navigation() -> set[str]:
     )
 
 
-def test_every_page_is_in_the_navigation_of_the_site_but_for_those_of_the_report():
+def test_every_page_except_those_of_the_report_is_in_the_navigation():
     shown = {
         page for page in PAGES if not page.startswith("results/") or page == "results/README.md"
     }

@@ -129,7 +129,7 @@ def test_an_evaluation_depends_on_the_run_and_the_occasion_alone(folder: Path) -
         assert (one[1] == both[1]).all()
 
 
-def test_an_evaluation_tells_how_far_it_is_and_keeps_small_networks_to_one_thread(
+def test_an_evaluation_reports_progress_and_uses_one_thread_for_small_networks(
     folder: Path,
 ) -> None:
     agent, told = pac4sac.load(folder / "runs" / "pac4sac-seed0"), []
@@ -197,9 +197,7 @@ def test_several_observations_get_an_action_each(folder: Path) -> None:
     assert (shot != agent.act(np.tile(several[0], (6, 1)))).any()  # and in each call
 
 
-def test_a_critic_tells_mean_and_std_of_its_value_and_draws_from_its_posterior(
-    folder: Path,
-) -> None:
+def test_a_critic_returns_mean_and_std_and_samples_its_posterior(folder: Path) -> None:
     agent = pac4sac.load(folder / "runs" / "pac4sac-seed0")
     s, a = np.random.default_rng(1).normal(size=(4, 3)), np.array([[-1.0], [0.0], [0.5], [0.5]])
     m, v = agent.agent.mean_and_variance(
@@ -235,7 +233,7 @@ def test_a_critic_tells_mean_and_std_of_its_value_and_draws_from_its_posterior(
             wrong()
 
 
-def test_an_agent_acts_in_the_units_of_its_environment_whoever_made_that(tmp_path: Path) -> None:
+def test_an_agent_acts_in_the_units_of_any_environment(tmp_path: Path) -> None:
     agent = pac4sac.load(
         train(tmp_path / "x", task=pac4sac.Task("arm", ARM), steps=50, seeds=(0,)).folder
     )

@@ -75,7 +75,7 @@ def test_only_the_engine_ray_imports_the_code_for_ray() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
 
 
-def test_no_class_name_stands_for_two_things() -> None:
+def test_class_names_are_unique() -> None:
     homes = defaultdict(list)
     for path, tree in modules():
         for node in tree.body:

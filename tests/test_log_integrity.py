@@ -84,7 +84,7 @@ class TestARunThatHasEnded:
         assert pac4sac.resume(folder).complete
         assert same(folder, finished, "run.json")
 
-    def test_an_extended_run_is_sealed_anew(self, experiment: Path) -> None:
+    def test_an_extended_run_is_sealed_again(self, experiment: Path) -> None:
         pac4sac.resume(experiment, steps=260)
         assert all(
             run.damage == {} and run.episodes[-1]["step"] > 230 for run in read_runs(experiment)
@@ -148,14 +148,12 @@ class TestTheSchema:
         path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, good]) + "garbled\n")
         assert read_log(path) == ([good], f"{len(bad) + 1} unreadable lines")
 
-    def test_what_is_no_file_is_told(self, tmp_path: Path) -> None:
+    def test_a_path_that_is_not_a_file_is_reported(self, tmp_path: Path) -> None:
         (tmp_path / "bias.jsonl").mkdir()
         assert read_log(tmp_path / "bias.jsonl") == ([], "it is not an ordinary file")
         assert read_log(tmp_path / "coverage.jsonl") == ([], "")
 
-    def test_a_seal_that_makes_no_sense_is_told_and_none_is_no_complaint(
-        self, tmp_path: Path
-    ) -> None:
+    def test_an_invalid_seal_is_reported_and_a_missing_one_is_not(self, tmp_path: Path) -> None:
         path = tmp_path / "coverage.jsonl"
         path.write_text('{"step": 1}\n')
         for seal, damage in (
@@ -236,7 +234,7 @@ class TestWhoReadsLogsTells:
         assert self.told("\n".join(frame.attrs["left_out"]))
         assert len(frame.attrs["left_out"]) == 2
 
-    def test_results_of_what_is_whole_say_nothing(self, finished: Path) -> None:
+    def test_results_of_intact_runs_give_no_warning(self, finished: Path) -> None:
         pytest.importorskip("pandas")
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -288,7 +286,7 @@ class TestWhoReadsLogsTells:
 
 
 class TestAnArchivedLine:
-    def test_has_a_checksum_that_tells_a_change(self, finished: Path, tmp_path: Path) -> None:
+    def test_has_a_checksum_that_detects_a_change(self, finished: Path, tmp_path: Path) -> None:
         archive = tmp_path / "archive"
         add_to_archive([finished], archive)
         file = archive / "runs" / "drift.jsonl"
@@ -305,7 +303,7 @@ class TestAnArchivedLine:
         assert [run.record.run for run in collection.runs] == [SEEDS[1]]
         assert "was changed since it was written" in collection.unreadable[0]
 
-    def test_of_an_older_run_has_none_and_stays_as_it_is(self, tmp_path: Path) -> None:
+    def test_of_an_older_run_has_none_and_is_not_changed(self, tmp_path: Path) -> None:
         write_run(tmp_path / "in", CARTPOLE, "sac", 0)
         add_to_archive([tmp_path / "in"], tmp_path / "archive")
         assert (

@@ -36,7 +36,7 @@ def test_a_streak_one_episode_too_late_does_not_solve() -> None:
     assert (result.episodes, result.regret, result.solved) == (8, 24.0, False)
 
 
-def test_a_streak_broken_at_four_starts_anew() -> None:
+def test_a_streak_broken_at_four_starts_again() -> None:
     returns = [GOOD] * 4 + [BAD] + [GOOD] * 5
     assert solved_at(returns, R_LIMIT) == 5
     assert score(returns, R_LIMIT, e_max=10).episodes == 5
@@ -66,7 +66,7 @@ def test_clipped_regret_does_not_credit_episodes_above_the_limit() -> None:
     assert (result.regret, result.regret_unclipped) == (12.0, 10.0)  # 6 + 0 + 6 and 6 − 2 + 6
 
 
-def test_fixed_horizon_regret_goes_on_after_the_solving_episode() -> None:
+def test_fixed_horizon_regret_includes_episodes_after_solving() -> None:
     returns = [BAD, *[GOOD] * 5, BAD, BAD]
     assert score(returns, R_LIMIT, e_max=8).fixed_horizon_regret == 18.0  # 6 + 6 + 6
 
@@ -77,7 +77,7 @@ def test_a_run_stopped_when_solved_has_no_fixed_horizon_regret() -> None:
     assert result.fixed_horizon_regret is None
 
 
-def test_an_unfinished_run_is_scored_so_far_and_says_so() -> None:
+def test_an_unfinished_run_has_an_incomplete_score() -> None:
     result = score([BAD] * 3, R_LIMIT, e_max=40)
     assert (result.episodes, result.regret, result.solved, result.complete) == (
         3,

@@ -288,7 +288,7 @@ def test_runs_of_an_archive_that_other_code_has_trained_are_kept_with_a_mark(
     assert not report.context.collection.missing
 
 
-def test_what_is_kept_and_what_is_to_be_trained_is_printed(tmp_path: Path) -> None:
+def test_the_numbers_of_kept_and_trained_runs_are_printed(tmp_path: Path) -> None:
     small_compare(tmp_path / "study")
     study = comparison_study("Pendulum-v1", ["sac", "ddpg"], [0, 1], SETTINGS, 60, None)
     cohorts = plan(study, tmp_path / "study", 10**12)

@@ -117,7 +117,7 @@ def test_published_labels_are_names_of_folders_as_they_were():
             assert run.id == f"{line['label']}-seed7"
 
 
-def test_tasks_that_differ_in_their_options_share_neither_figure_nor_table(tmp_path):
+def test_tasks_with_different_options_have_their_own_figures_and_tables(tmp_path):
     for g in (-9.8, 9.8):
         task = report_folders.own_task(env_kwargs={"g": g})
         for algo in ("sac", "ddpg"):
@@ -220,9 +220,7 @@ class TestPlaces:
         assert pac4sac.load(tmp_path / "latest" / "runs" / "sac-seed0" / "best.safetensors")
         assert pac4sac.resume(tmp_path / "latest", steps=90).complete
 
-    def test_what_is_written_whole_replaces_a_link_and_not_what_it_leads_to(
-        self, tmp_path, experiment
-    ):
+    def test_an_atomic_write_replaces_a_link_but_not_its_target(self, tmp_path, experiment):
         run = experiment / "runs/sac-seed0"
         for name in ("certificate.png", "certificate.json"):
             (run / name).symlink_to(tmp_path / "victim" / "notes")
@@ -260,7 +258,7 @@ class TestReportFolder:
             out / "figures" / "mine.svg",
         ]
 
-    def test_what_a_report_did_not_write_stays(self, tmp_path, runs):
+    def test_a_report_keeps_files_of_others(self, tmp_path, runs):
         out = tmp_path / "out"
         write_report([runs], out)
         before = tiny.contents(out)
@@ -287,7 +285,7 @@ class TestReportFolder:
         assert all(path.read_text() == "mine" for path in self.others(out))
         assert (out / "report.md.kept").read_text() == "of an older version"
 
-    def test_a_changed_file_is_kept_beside_the_new_one(self, tmp_path, runs):
+    def test_a_changed_file_is_kept_next_to_the_new_one(self, tmp_path, runs):
         out = tmp_path / "out"
         write_report([runs], out)
         for k, name in enumerate(("report.md.kept", "report.md.kept1")):

@@ -113,7 +113,7 @@ def test_a_kit_that_is_too_large_or_in_the_way_of_other_files_is_refused(tmp_pat
     assert [path.name for path in (tmp_path / "kit").iterdir()] == ["mine"]
 
 
-def test_mistakes_are_told_in_a_sentence(tmp_path, capsys):
+def test_mistakes_are_reported_in_a_sentence(tmp_path, capsys):
     with pytest.raises(KitError, match="mujco"):
         offline_kit.requirements_of_project(offline_kit.ROOT / "pyproject.toml", ["mujco"])
     assert make_kit(tmp_path, "--require", "absent==7") == 2

@@ -208,7 +208,7 @@ def test_a_worker_that_dies_is_replaced_in_every_pool_it_worked_for(tmp_path):
     assert (tmp_path / "died").exists()
 
 
-def test_what_was_received_stays_while_the_next_step_is_under_way():
+def test_received_arrays_are_kept_during_the_next_step():
     with EnvPool(faulty(), SEEDS, workers=1) as pool:
         pool.reset()
         pool.send(actions_at(0, pool))
@@ -221,7 +221,7 @@ def test_what_was_received_stays_while_the_next_step_is_under_way():
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_parked_run_is_stepped_no_more_and_the_others_go_on(workers):
+def test_a_parked_run_is_no_longer_stepped_and_the_others_continue(workers):
     with EnvPool(faulty(), SEEDS, workers) as pool:
         pool.reset()
         seen = play(pool, range(3))
@@ -234,7 +234,7 @@ def test_a_parked_run_is_stepped_no_more_and_the_others_go_on(workers):
     assert without(VICTIM, seen) == without(VICTIM, record(faulty(), 30)[1:])
 
 
-def test_the_pool_tells_how_long_each_worker_took():
+def test_the_pool_measures_the_time_of_each_worker():
     with EnvPool(faulty(), SEEDS, workers=2) as pool:
         pool.reset()
         assert pool.worked().tolist() == [0, 0]
@@ -275,7 +275,7 @@ def test_auto_makes_a_pool_that_works():
     ("name", "workers_before", "workers_after"),
     [("faulty", 0, 2), ("half-cheetah", 2, 0), ("ant", 0, 0)],
 )
-def test_a_restored_pool_goes_on_as_if_never_interrupted(name, workers_before, workers_after):
+def test_a_restored_pool_continues_exactly(name, workers_before, workers_after):
     task = faulty() if name == "faulty" else dataclasses.replace(get_task(name), horizon=20)
     whole = record(task, 60)[1:]
     with EnvPool(task, SEEDS, workers_before) as pool:
@@ -309,9 +309,7 @@ def test_an_episode_without_end_can_be_restored():
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_environment_that_its_seed_does_not_determine_is_named_and_goes_on_from_where_its_replay_led(
-    workers,
-):
+def test_a_nondeterministic_environment_is_named_and_continues_from_its_replay(workers):
     with (
         EnvPool(faulty("unseeded"), SEEDS, workers) as pool,
         EnvPool(faulty("unseeded"), SEEDS, workers) as resumed,
@@ -455,7 +453,7 @@ def test_an_environment_that_kills_its_worker_again_fails_alone(workers):
     assert without(VICTIM, seen) == without(VICTIM, record(faulty(), 40))
 
 
-def test_a_run_whose_replay_strays_after_a_death_goes_on_with_a_warning():
+def test_a_run_with_a_different_replay_after_a_death_continues_with_a_warning():
     with EnvPool(faulty("unseeded"), SEEDS, workers=1) as pool:
         pool.reset()
         seen = play(pool, range(4))
@@ -469,7 +467,7 @@ def test_a_run_whose_replay_strays_after_a_death_goes_on_with_a_warning():
     assert without(VICTIM, seen) == without(VICTIM, record(faulty(), 30)[1:])
 
 
-def test_an_environment_that_workers_cannot_import_is_a_mistake_told_to_the_user():
+def test_an_environment_that_workers_cannot_import_is_reported():
     gymnasium.register("OnlyHere-v0", pool_environments.Faulty, max_episode_steps=20)
     try:
         record(get_task("OnlyHere-v0"), 3, workers=0)
@@ -481,7 +479,7 @@ def test_an_environment_that_workers_cannot_import_is_a_mistake_told_to_the_user
         gymnasium.registry.pop("OnlyHere-v0")
 
 
-def test_options_that_cannot_travel_to_a_worker_are_a_mistake_told_to_the_user():
+def test_options_that_cannot_be_sent_to_a_worker_are_reported():
     task = Task("faulty", FAULTY, env_kwargs={"marker": object()})
     with pytest.raises(UserError, match="env_kwargs that cannot be stored as JSON"):
         EnvPool(task, SEEDS, workers=1)
@@ -620,7 +618,7 @@ def test_a_notification_is_seen_asleep_and_awake(monkeypatch, patience):
         assert not board["worker_sleeps"].any()
 
 
-def test_whoever_waits_is_awake_for_a_while_and_then_sleeps(monkeypatch):
+def test_a_waiting_end_spins_before_it_sleeps(monkeypatch):
     monkeypatch.setattr(waiting, "spin_seconds", lambda: 0.2)
     with two_ends() as (pool, worker, board, _):
         board["asked"][1] = 1
@@ -633,7 +631,7 @@ def test_whoever_waits_is_awake_for_a_while_and_then_sleeps(monkeypatch):
         assert not waiter.is_alive()
 
 
-def test_a_sleeper_finds_out_by_itself_where_the_ring_did_not_see_it_sleep(monkeypatch):
+def test_a_sleeping_end_notices_a_missed_notification(monkeypatch):
     monkeypatch.setattr(waiting, "spin_seconds", lambda: 0.0)
     with two_ends() as (pool, worker, board, _):
         board["asked"][1] = 1
@@ -647,7 +645,7 @@ def test_a_sleeper_finds_out_by_itself_where_the_ring_did_not_see_it_sleep(monke
 
 
 @pytest.mark.parametrize("patience", [0.0, 0.01])
-def test_nobody_waits_for_the_dead(monkeypatch, patience):
+def test_an_end_does_not_wait_for_a_dead_one(monkeypatch, patience):
     monkeypatch.setattr(waiting, "spin_seconds", lambda: patience)
     with two_ends() as (pool, worker, _, there):
         pool.notify()
@@ -658,7 +656,7 @@ def test_nobody_waits_for_the_dead(monkeypatch, patience):
         assert not waiting.wait([pool]).is_ready()
 
 
-def test_rings_that_nobody_reads_block_nobody(monkeypatch):
+def test_unread_notifications_do_not_block(monkeypatch):
     monkeypatch.setattr(waiting, "spin_seconds", lambda: 0.0)
     with two_ends() as (pool, worker, board, _):
         board["pool_sleeps"][1] = True

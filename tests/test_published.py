@@ -92,7 +92,7 @@ def test_the_settings_of_the_published_curves_are_compared_before_the_default(
     assert verdicts(tmp_path)[CHEETAH, "sac", 250_000] != WORSE
 
 
-def test_evaluations_at_the_same_step_are_set_beside_them(tmp_path: Path) -> None:
+def test_evaluations_at_the_same_step_are_compared(tmp_path: Path) -> None:
     for seed, mean in enumerate([8000.0, 8200.0, 8300.0]):
         write_evaluated(tmp_path / "sac", seed, mean)
     found = verdicts(tmp_path)
@@ -114,7 +114,7 @@ def test_another_version_or_setting_is_something_else(tmp_path: Path) -> None:
     assert "published" not in sections(tmp_path)
 
 
-def test_what_is_under_way_or_diverged_is_not_called_reproduced(tmp_path: Path) -> None:
+def test_unfinished_and_diverged_runs_are_not_called_reproduced(tmp_path: Path) -> None:
     for seed, mean in enumerate([8000.0, 8200.0, 8300.0]):
         write_evaluated(tmp_path / "sac", seed, mean)
     write_evaluated(tmp_path / "sac", 3, 8000.0, status="diverged")
@@ -126,7 +126,7 @@ def test_what_is_under_way_or_diverged_is_not_called_reproduced(tmp_path: Path) 
     assert verdicts(tmp_path)[CHEETAH, "sac", 250_000] == UNFINISHED
 
 
-def test_a_study_of_them_without_a_run_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_study_without_runs_lists_missing_runs(tmp_path: Path) -> None:
     expected = [
         {"task": CHEETAH, "algo": "sac", "label": "sac", "seed": seed} for seed in range(10)
     ]
@@ -138,7 +138,7 @@ def test_a_study_of_them_without_a_run_says_what_is_missing(tmp_path: Path) -> N
     assert [row[0].text for row in told["runs"].blocks[0].cells] == [CHEETAH]
 
 
-def test_they_leave_what_a_report_says_across_the_papers_tasks_as_it_is(tmp_path: Path) -> None:
+def test_they_do_not_change_the_section_across_the_papers_tasks(tmp_path: Path) -> None:
     write_table_1(tmp_path / "table-1", seeds=2)
     before = sections(tmp_path)["across-tasks"].blocks[0]
     for seed in (0, 1):

@@ -122,9 +122,7 @@ def test_a_shipped_agent_is_loaded_by_its_name_and_acts(
     assert evaluation["mean"] > 0.5 * (agent.run.task.r_limit or 0)
 
 
-def test_what_lies_in_the_working_directory_goes_before_a_shipped_agent(
-    tmp_path: Path, monkeypatch
-):
+def test_a_local_file_precedes_a_shipped_agent(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "half-cheetah").mkdir()
     with pytest.raises(UserError, match="half-cheetah has no trained agent"):
@@ -134,7 +132,7 @@ def test_what_lies_in_the_working_directory_goes_before_a_shipped_agent(
 @pytest.mark.parametrize(
     "name", ["half-chetah", "../agents/half-cheetah", "./half-cheetah.safetensors"]
 )
-def test_no_other_name_stands_for_a_shipped_agent(name: str, tmp_path: Path, monkeypatch):
+def test_only_the_exact_name_gives_a_shipped_agent(name: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="a shipped agent: cartpole-swingup, "):
         load(name)

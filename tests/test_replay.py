@@ -140,7 +140,7 @@ def test_steps_are_joined_as_far_as_their_episode_goes() -> None:
         assert torch.equal(joined[1], alone[1])
 
 
-def test_nothing_is_joined_across_the_youngest_transition_nor_to_an_empty_place() -> None:
+def test_transitions_are_not_joined_across_the_newest_one_or_to_empty_rows() -> None:
     """A state of zeros looks like the start of an empty place; a ring that is full begins again
     behind its youngest."""
     half_full = torch.tensor([[[5.0, 0.0, 1.0, 0.0, 0.0], [0.0] * 5]])

@@ -226,7 +226,7 @@ class TestThePapersRows:
             f"--preset reproduction {changed}"
         )
 
-    def test_a_calibrated_rival_is_a_row_of_its_own_beside_the_same_numbers(
+    def test_a_calibrated_baseline_has_its_own_row_with_the_same_paper_numbers(
         self, tmp_path: Path
     ) -> None:
         for seed in range(5):
@@ -255,7 +255,7 @@ class TestThePapersRows:
         assert verdicts.keys() == {"sac", "sac-calibrated"}
         assert verdicts["sac-calibrated"] == ("better", verdicts["sac"][1])
 
-    def test_runs_of_a_calibration_are_no_results(self, tmp_path: Path) -> None:
+    def test_runs_of_a_calibration_are_not_results(self, tmp_path: Path) -> None:
         cartpole = task("cartpole-swingup")
         write_run(tmp_path / "in" / "table-1", cartpole, "sac", 0)
         write_run(
@@ -334,12 +334,12 @@ class TestCommands:
         command = variants_of(tmp_path)["sac"].command
         assert command.endswith("--algo sac --seeds 0 --preset gone --set shots=500")
 
-    def test_seeds_are_told_as_they_are_typed(self) -> None:
+    def test_seeds_are_shown_in_the_form_of_the_command_line(self) -> None:
         assert seeds_text([4, 0, 1, 2, 7]) == "0:3,4,7"
 
 
 class TestTheSameRunTwice:
-    def test_the_complete_one_wins_and_the_report_says_so(self, tmp_path: Path) -> None:
+    def test_the_complete_copy_is_used_and_the_report_notes_it(self, tmp_path: Path) -> None:
         cartpole = task("cartpole-swingup")
         write_run(tmp_path / "in" / "a", cartpole, "sac", 0, [1.0] * 7, status="running")
         write_run(tmp_path / "in" / "b", cartpole, "sac", 0, SOLVED_AT_ONCE)
@@ -399,9 +399,7 @@ class TestOwnTasks:
         assert metrics["end_return"] == 150.0
         assert "regret" not in metrics
 
-    def test_the_end_of_training_is_told_where_the_limit_does_not_say_it_all(
-        self, tmp_path: Path
-    ) -> None:
+    def test_returns_at_the_end_are_shown_without_a_threshold(self, tmp_path: Path) -> None:
         """The last tenth of 4000 steps has the last two of twenty episodes."""
         returns = [float(k) for k in range(20)]
         runs = [

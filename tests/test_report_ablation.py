@@ -68,9 +68,7 @@ class TestWhatShootingGives:
         )
         assert found["one plain critic"]["difference"] == pytest.approx(-40 * 120)
 
-    def test_is_also_told_as_the_mean_over_critics_that_differ_in_nothing_else(
-        self, tmp_path: Path
-    ) -> None:
+    def test_shows_the_mean_over_critics_with_equal_settings(self, tmp_path: Path) -> None:
         write(tmp_path, *LEVELS)
         mean = records(tmp_path, "gain-of-shooting")["mean of these three"]
         assert mean["difference"] == pytest.approx(-40 * (50 + 120 + 160) / 3)
@@ -104,7 +102,7 @@ class TestWhatTheCriticGives:
             [40 * 100, -40 * 10, 40 * 45]
         )
 
-    def test_is_not_told_of_runs_that_are_under_way(self, tmp_path: Path) -> None:
+    def test_excludes_runs_in_progress(self, tmp_path: Path) -> None:
         write(tmp_path, "sac", "pac4sac-without-shooting", "sac+shooting")
         write(tmp_path, "pac4sac", episodes=20, status="running")
         two = records(tmp_path, "gain-of-critic")["two plain critics (SAC)"]

@@ -43,14 +43,14 @@ class TestAComparisonOfOnesOwn:
         assert "Δ = 50.0, 95% CI [47.7, 52.3], p < 0.001, n = 5 vs 5" in first
         assert "DDPG has a higher mean return (area under the curve) than SAC" in second
 
-    def test_tells_the_lead_of_a_baseline_that_is_ahead(self, tmp_path: Path) -> None:
+    def test_shows_the_lead_of_a_better_baseline(self, tmp_path: Path) -> None:
         (answer,) = answers(
             write_comparison(tmp_path, {"sac": -100.0, "ddpg": -150.0}), general_report
         )
         assert answer.text.startswith("DDPG has a lower final evaluation")
         assert "Δ = −50.0, 95% CI [−52.3, −47.7]" in answer.text
 
-    def test_says_so_where_no_difference_is_shown(self, tmp_path: Path) -> None:
+    def test_reports_a_missing_significance(self, tmp_path: Path) -> None:
         (answer,) = answers(
             write_comparison(tmp_path, {"sac": -100.0, "ddpg": -101.0}, spread=20.0), general_report
         )
@@ -69,13 +69,13 @@ class TestAComparisonOfOnesOwn:
         write_study(tmp_path / "in", "compare-cartpole-swingup", "comparison", "pac4sac", [])
         assert not re.search(r"[Pp]aper|Table 1", told(tmp_path / "in"))
 
-    def test_of_one_algorithm_tells_what_it_reached(self, tmp_path: Path) -> None:
+    def test_shows_the_mean_of_a_single_algorithm(self, tmp_path: Path) -> None:
         (answer,) = answers(write_comparison(tmp_path, {"sac": -100.0}), general_report)
         assert answer.text.count("SAC −98.0 ± 1.6") == 2  # final evaluation, mean return
 
 
 class TestAStudyOfThePaper:
-    def test_beside_it_a_comparison_on_several_tasks_is_one_answer(self, tmp_path: Path) -> None:
+    def test_gives_one_answer_for_a_comparison_on_several_tasks(self, tmp_path: Path) -> None:
         write_table_1(tmp_path / "paper", ("cartpole-swingup",))
         for name, level in {"Pendulum-v1": 5.0, "Reacher-v5": 0.0}.items():
             for algo, seed in product(("sac", "pac4sac"), range(5)):
@@ -102,12 +102,12 @@ class TestAStudyOfThePaper:
         )
         assert "Of 8 cells that the paper reports: " in answer.text
 
-    def test_that_nothing_decides_yet_says_so(self, tmp_path: Path) -> None:
+    def test_reports_missing_results(self, tmp_path: Path) -> None:
         write_study(tmp_path, "shooting", "shooting", None, [])
         (answer,) = answers(tmp_path)
         assert answer.text == "No complete run answers this yet."
 
-    def test_come_before_those_of_runs_that_chose_a_setting_which_are_told_where_nothing_else_is_asked(
+    def test_precede_chosen_settings_which_answer_only_without_other_questions(
         self, tmp_path: Path
     ) -> None:
         for seed in (1000, 1001):
@@ -157,9 +157,7 @@ class TestCurvesOfThePage:
         (about,) = curves_of(general_report.read_context([tmp_path]), tmp_path / "out")["tasks"]
         assert about["variants"][0]["runs"][0]["returns"] == [12346, -50000]
 
-    def test_link_to_films_by_a_path_that_is_no_address_of_another_kind(
-        self, tmp_path: Path
-    ) -> None:
+    def test_link_to_videos_by_relative_paths_only(self, tmp_path: Path) -> None:
         run = write_run(tmp_path / "javascript:alert(1)", own_task(), "sac", 0)
         (run / "episode.gif").write_bytes(b"GIF89a")
         (about,) = curves_of(general_report.read_context([tmp_path]), tmp_path / "out")["tasks"]

@@ -115,7 +115,7 @@ class TestBesideThePaper:
         )
         assert "`pac4sac study run best --tasks ant,humanoid`" in told[2]
 
-    def test_nothing_is_claimed_while_runs_are_under_way(self, tmp_path: Path) -> None:
+    def test_claims_nothing_while_runs_are_in_progress(self, tmp_path: Path) -> None:
         write_preset(tmp_path, level=900.0)
         about = (task("cartpole-swingup"), "pac4sac", 5, [1.0] * 30, "pac4sac-best", PRESET)
         write_run(tmp_path, *about, preset="best", given={}, status="interrupted")
@@ -195,7 +195,7 @@ class TestAgainstItsControls:
         write_others(tmp_path, {"pac4sac": 600.0, "sac-auto": 600.0})
         assert set(verdicts(section_of(tmp_path))) == {"pac4sac-best", "pac4sac"}
 
-    def test_without_the_preset_there_is_no_such_section(self, tmp_path: Path) -> None:
+    def test_the_section_needs_runs_of_the_preset(self, tmp_path: Path) -> None:
         write_others(tmp_path, dict.fromkeys(("pac4sac", *CONTROLS), 600.0))
         assert section_of(tmp_path) is None
 
@@ -239,7 +239,7 @@ class TestIsNoRowOfThePaper:
         )
         assert row["verdict"] == "no data"
 
-    def test_nor_where_pac4sac_stands_beside_it(self, tmp_path: Path) -> None:
+    def test_nor_next_to_pac4sac(self, tmp_path: Path) -> None:
         folder = tmp_path / "in"
         write_others(folder, {"pac4sac": 600.0, "sac": 550.0})
         for label, settings in {

@@ -98,7 +98,7 @@ class TestClaims:
         assert self.judged(tmp_path)["PAC4SAC", "Cartpole Swingup", "SAC"] == "not shown"
 
     @pytest.mark.parametrize(("solved", "verdict"), [(3, "not shown"), (4, "holds")])
-    def test_of_episodes_count_solved_runs_where_a_side_has_none(
+    def test_compare_solved_runs_if_a_side_solved_none(
         self, tmp_path: Path, solved: int, verdict: str
     ) -> None:
         cartpole = task("cartpole-swingup")
@@ -178,7 +178,7 @@ class TestClaims:
             "cuda": "contradicted",
         }
 
-    def test_wait_for_runs_that_are_under_way(self, tmp_path: Path) -> None:
+    def test_wait_for_runs_in_progress(self, tmp_path: Path) -> None:
         self.write(tmp_path, "pac4sac", 500.0)
         self.write(tmp_path, "sac", 400.0)
         claim = ("PAC4SAC", "Cartpole Swingup", "SAC")
@@ -327,7 +327,7 @@ class TestCalibration:
         assert labels[0] == "sac-alpha=0.1-updates_per_step=1"
         assert {row["runs"] for row in tables["calibrate-rivals-ant"].records} == {2}
 
-    def test_readings_of_oac_are_all_set_beside_its_row(self, tmp_path: Path) -> None:
+    def test_all_readings_of_oac_are_compared_with_its_row(self, tmp_path: Path) -> None:
         for algo, factor in (("oac", 1.5), ("oac-lab", 1.1)):
             returns = [850.0 - factor * 22_700 / 40] * 40
             write_run(tmp_path, task("cartpole-swingup"), algo, 1000, returns)
@@ -341,9 +341,7 @@ class TestCalibration:
             "`oac-lab` (a factor of 1.10, with 4), then `oac` (a factor of 1.50, with 4)."
         )
 
-    def test_runs_of_a_search_have_a_section_of_their_own_and_are_no_results(
-        self, tmp_path: Path
-    ) -> None:
+    def test_runs_of_a_search_have_a_section_and_are_not_results(self, tmp_path: Path) -> None:
         for seed in (1000, 1001):
             write_run(
                 tmp_path / "search",
@@ -418,7 +416,7 @@ class TestCalibration:
         assert ends["c (search)"] == (pytest.approx(2**0.5), pytest.approx(low, rel=1e-4))
         assert ends["b (search)"] == (1.0, None)
 
-    def test_a_search_without_a_baseline_is_ranked_beside_the_least_and_no_regret_at_all_takes_no_part(
+    def test_a_search_without_a_baseline_is_ranked_by_the_lowest_regret(
         self, tmp_path: Path
     ) -> None:
         for name in ("cartpole-swingup", "humanoid"):

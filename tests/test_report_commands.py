@@ -121,7 +121,7 @@ def test_a_study_of_ones_own_is_gone_on_with_by_its_file(
     assert [run.status for run in read_runs("in")] == ["finished"]
 
 
-def test_go_on_with_is_quoted_after_a_stop(
+def test_the_command_to_resume_is_quoted_after_a_stop(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv(TRUSTED, "")

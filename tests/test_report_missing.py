@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 class TestWhatIsNotThere:
-    def test_an_unfinished_study_says_what_is_missing(self, tmp_path: Path) -> None:
+    def test_an_unfinished_study_lists_missing_runs(self, tmp_path: Path) -> None:
         study = tmp_path / "table-1"
         write_table_1(study, ("cartpole-swingup",), seeds=2)
         shutil.rmtree(study / "experiments/cartpole-swingup/runs/sac-seed1")
@@ -117,7 +117,7 @@ class TestWhatIsNotThere:
         assert variants_of(tmp_path)["sac"].values("episodes") == [0.0]
 
     @pytest.mark.parametrize("status", ["running", "interrupted", "failed"])
-    def test_runs_solved_early_do_not_stand_for_those_under_way(
+    def test_runs_solved_early_do_not_replace_runs_in_progress(
         self, tmp_path: Path, status: str
     ) -> None:
         cartpole = task("cartpole-swingup")

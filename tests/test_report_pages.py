@@ -53,7 +53,7 @@ class TestPagesForARepository:
         )
         assert "no data" not in two_tasks.split("## Table 2")[0].split("## Table 1")[1]
 
-    def test_commands_stand_below_a_table_under_the_name_of_their_row(self, two_tasks: str) -> None:
+    def test_commands_are_below_a_table_with_the_names_of_their_rows(self, two_tasks: str) -> None:
         assert (
             "# Half Cheetah, SAC\npac4sac train half-cheetah --algo sac --seeds 0:5 --preset reproduction\n"
             in two_tasks
@@ -71,7 +71,7 @@ class TestPagesForARepository:
     ) -> None:
         assert "| final evaluation: deterministic | final evaluation: shooting |" in two_tasks
 
-    def test_costs_of_two_machines_stand_beside_the_papers(self, tmp_path: Path) -> None:
+    def test_costs_of_two_machines_are_compared_with_the_papers(self, tmp_path: Path) -> None:
         for device, gpu, sac in (("cpu", None, 4.0), ("cuda", "NVIDIA H200", 2.0)):
             times = {"sac": [sac, sac + 0.1], "pac4sac": [1.5 * sac, 1.5 * sac + 0.1]}
             rows = [
@@ -117,7 +117,7 @@ class TestStudiesOfTheirOwn:
             for section in study_sections(read_context([folder]))
         }
 
-    def test_have_a_section_with_their_variants_and_sac_beside_the_controls(
+    def test_have_a_section_with_their_variants_and_sac_next_to_the_controls(
         self, tmp_path: Path
     ) -> None:
         cartpole = task("cartpole-swingup")
@@ -166,7 +166,7 @@ class TestStudiesOfTheirOwn:
 
 
 class TestAgainstTheBaseline:
-    def test_ranks_tell_what_a_few_stuck_runs_hide_from_the_means(self, tmp_path: Path) -> None:
+    def test_ranks_show_what_a_few_failed_runs_hide_in_the_means(self, tmp_path: Path) -> None:
         for seed in range(8):
             write_run(tmp_path, task("cartpole-swingup"), "sac", seed, [600.0 + seed] * 40)
             stuck = -800.0 if seed < 2 else 590.0 - seed

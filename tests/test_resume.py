@@ -245,9 +245,7 @@ def test_a_signal_while_it_prepares_ends_it_before_the_compiler_begins(
     assert pac4sac.resume(result.folder).complete
 
 
-def test_a_closed_terminal_is_nothing_to_a_process_that_was_told_to_ignore_it(
-    tmp_path: Path,
-) -> None:
+def test_a_closed_terminal_does_not_stop_a_process_under_nohup(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         assert train(
@@ -339,9 +337,7 @@ def test_an_extension_is_written_down_only_where_a_checkpoint_can_be_used(
     assert (folder / "experiment.json").read_bytes() == before
 
 
-def test_a_checkpoint_from_before_there_was_a_choice_of_precision_goes_on(
-    tmp_path: Path, whole: Path
-) -> None:
+def test_a_checkpoint_without_a_precision_can_be_resumed(tmp_path: Path, whole: Path) -> None:
     folder = copy(whole, tmp_path / "x")
     cohort = json.loads((newest(folder) / "manifest.json").read_bytes())["cohort"]
     saved = checkpoint.read_newest(folder / "cohorts/000", cohort)
@@ -351,7 +347,7 @@ def test_a_checkpoint_from_before_there_was_a_choice_of_precision_goes_on(
     assert pac4sac.resume(folder, steps=STEPS + 10).complete
 
 
-def test_an_extension_goes_on_where_a_solved_run_was_not_stopped(tmp_path: Path) -> None:
+def test_an_extension_continues_a_solved_run_that_was_not_stopped(tmp_path: Path) -> None:
     easy = pac4sac.Task("easy", DRIFT.env_id, 30, r_limit=-1e9)
     longer = train(tmp_path / "longer", task=easy, steps=240, evaluate_every=0).folder
     folder = train(tmp_path / "x", task=easy, steps=200, evaluate_every=0).folder
@@ -447,7 +443,7 @@ def test_cohorts_that_take_turns_train_as_one_after_the_other(
     assert same(result.folder, alone.folder)
 
 
-def test_cohorts_that_take_turns_go_on_exactly_where_a_signal_stopped_them(
+def test_interleaved_cohorts_resume_exactly_after_a_signal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = in_turns(tmp_path / "alone", monkeypatch, together=1)

@@ -111,9 +111,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return train(tmp_path_factory.mktemp("scaled") / "x", "sac", seeds=(0,), steps=120, settings=ON)
 
 
-def test_an_agent_file_carries_the_scale_and_tells_values_in_rewards_of_the_environment(
-    trained: Result,
-) -> None:
+def test_an_agent_file_has_the_scale_and_gives_values_in_units_of_rewards(trained: Result) -> None:
     agent = pac4sac.load(trained.folder)
     assert agent.state["rewards/count"].tolist() == [120.0]
     scale = agent.agent.reward_scale(agent.state)
@@ -147,14 +145,16 @@ def test_errors_of_values_and_certificates_are_in_rewards_of_the_environment(
     assert bellman_errors(agent.agent, state, batch, 0).y.tolist() == [7.0] * 5
 
 
-def test_one_may_not_go_on_with_an_agent_of_another_scale(trained: Result, tmp_path: Path) -> None:
+def test_training_cannot_start_from_an_agent_of_another_scale(
+    trained: Result, tmp_path: Path
+) -> None:
     with pytest.raises(
         UserError, match="was trained with normalise_rewards=true; set it so here too"
     ):
         train(tmp_path / "plain", "sac", seeds=(0,), steps=50, start_from=str(trained.folder))
 
 
-def test_what_is_neither_true_nor_false_is_refused() -> None:
+def test_a_value_that_is_not_boolean_is_refused() -> None:
     with pytest.raises(UserError, match="normalise_rewards must be"):
         make_config("sac", "default", {"normalise_rewards": 2})
 

@@ -129,7 +129,7 @@ def test_a_gif_shows_the_whole_episode_in_the_time_it_takes(experiment, tmp_path
     assert list(out.parent.iterdir()) == [out]
 
 
-def test_a_film_repeats_with_its_seed_and_differs_with_another(experiment):
+def test_a_video_repeats_with_its_seed_and_differs_with_another(experiment):
     agent = pac4sac.load(experiment / "runs" / "sac-seed0")
     first, again, other = (
         [np.asarray(picture) for picture in itertools.islice(pictures(agent, seed), 4)]
@@ -174,7 +174,7 @@ def test_other_endings_are_refused(experiment, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_an_environment_that_cannot_draw_itself_is_told(monkeypatch):
+def test_an_environment_that_cannot_render_is_reported(monkeypatch):
     class Dark(gymnasium.Env):
         observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
         action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
@@ -192,7 +192,7 @@ def test_a_function_that_takes_no_render_mode_is_named():
         next(pictures(untrained(task, observation_size=3), 0))
 
 
-def test_an_environment_that_lacks_a_package_for_drawing_is_told(monkeypatch):
+def test_a_missing_package_for_rendering_is_reported(monkeypatch):
     monkeypatch.setitem(sys.modules, "pygame", None)
     with pytest.raises(UserError, match=r"needs pygame; install pac4sac\[pygame\]"):
         next(pictures(untrained(get_task("Pendulum-v1"), observation_size=3), 0))
@@ -225,7 +225,7 @@ class Blind(gymnasium.Env):
         raise RuntimeError("an OpenGL platform library has not been loaded")
 
 
-def test_a_machine_that_cannot_draw_is_told_what_to_install(monkeypatch):
+def test_without_offscreen_rendering_the_packages_are_named(monkeypatch):
     monkeypatch.setitem(gymnasium.registry, "Blind-v0", EnvSpec("Blind-v0", entry_point=Blind))
     with pytest.raises(UserError, match=r"could not be rendered .*libegl1.*MUJOCO_GL=egl"):
         list(pictures(untrained(Task("blind", "Blind-v0", horizon=3)), 0))
@@ -241,7 +241,7 @@ def test_a_machine_that_cannot_draw_is_told_what_to_install(monkeypatch):
         ({"MUJOCO_GL": "glfw"}, ("libEGL.so.1",), "glfw"),
     ],
 )
-def test_without_a_display_mujoco_draws_with_what_is_installed(
+def test_without_a_display_mujoco_uses_the_installed_renderer(
     monkeypatch, environment, libraries, chosen
 ):
     monkeypatch.setattr(os, "environ", environment)
@@ -278,7 +278,7 @@ def test_dm_control_trains_if_what_was_chosen_to_draw_is_broken(broken_egl, monk
     assert "MUJOCO_GL" not in os.environ
 
 
-def test_a_broken_choice_of_the_user_is_told_in_a_sentence(broken_egl, monkeypatch):
+def test_a_broken_choice_of_the_user_is_reported_in_a_sentence(broken_egl, monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "egl")
     with pytest.raises(UserError, match=r"cannot be imported .*no EGL device.*libegl1"):
         make_env(broken_egl)
@@ -418,7 +418,7 @@ def test_the_doctor_finds_that_training_works_here():
     assert "Training works here." in text
 
 
-def test_the_doctor_tells_what_could_change_the_digits(monkeypatch):
+def test_the_doctor_reports_causes_of_different_digits(monkeypatch):
     monkeypatch.setattr(doctors, "speed", lambda: iter(()))
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setitem(doctors.PINNED, "torch", "1.0.0")
@@ -428,7 +428,7 @@ def test_the_doctor_tells_what_could_change_the_digits(monkeypatch):
     assert "instead of 1.0.0" in text
 
 
-def test_the_doctor_finds_what_is_missing_or_broken(monkeypatch):
+def test_the_doctor_finds_missing_and_broken_parts(monkeypatch):
     present = doctors._version
     monkeypatch.setattr(
         doctors, "_version", lambda name: None if name == "gymnasium" else present(name)
@@ -463,7 +463,7 @@ def test_the_doctors_versions_are_the_pinned_ones():
     assert {name: pinned[name] for name in doctors.PINNED} == doctors.PINNED
 
 
-def test_a_training_that_was_stopped_before_its_first_step_says_how_to_go_on(
+def test_training_stopped_before_its_first_step_shows_how_to_resume(
     tmp_path: Path,
 ) -> None:
     stopped = pac4sac.Result(

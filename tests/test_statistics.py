@@ -51,7 +51,7 @@ class TestMeans:
     def test_a_single_run_has_no_deviation(self) -> None:
         assert summarise([4.0]) == Summary(1, 4.0, None)
 
-    def test_the_interval_is_students_and_a_single_value_has_none(self) -> None:
+    def test_a_mean_has_students_interval_and_a_single_value_has_none(self) -> None:
         values = [1.0, 2.0, 6.0, 7.5]
         for confidence in (0.95, 0.8):
             found = mean_interval(values, confidence)
@@ -121,7 +121,7 @@ class TestProbabilityOfImprovement:
         more = probability_of_improvement([ours], [theirs], lower_is_better=False)
         assert less.value + more.value == pytest.approx(1)
 
-    def test_tasks_count_alike_however_many_runs_they_have(self) -> None:
+    def test_tasks_have_equal_weights_with_any_number_of_runs(self) -> None:
         ours = [[0.0, 0.0], [1.0] * 6]
         theirs = [[1.0, 1.0], [0.0] * 6]
         assert probability_of_improvement(ours, theirs, lower_is_better=True).value == 0.5
@@ -350,7 +350,7 @@ class TestCurves:
         assert more.tolist() == [1, 0.5, 0.5, 0]  # the run with 2 is not better than 2
         assert less.tolist() == [0, 0.25, 0.5, 1]
 
-    def test_in_a_profile_tasks_count_alike_however_many_runs_they_have(self) -> None:
+    def test_tasks_have_equal_weights_in_a_profile(self) -> None:
         runs = [[1.0, 2.0], [3.0] * 6]
         middle, low, high = performance_profile(runs, np.array([1.5, 2.5]), lower_is_better=False)
         assert middle.tolist() == [0.75, 0.5]

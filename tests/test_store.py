@@ -117,7 +117,7 @@ class TestJson:
         write_json(tmp_path / "study.json", {"definition": os.fsdecode(b"\xff.toml"), "ξ": "😀"})
         assert read_json(tmp_path / "study.json") == {"definition": "?.toml", "ξ": "😀"}
 
-    def test_a_link_that_leads_nowhere_is_told_and_hides_no_run(self, tmp_path: Path) -> None:
+    def test_a_broken_link_is_reported_and_hides_no_run(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path, "sac-s0", [])
         write_run(tmp_path, "sac-s1", [])
         (folder / "run.json").unlink()
@@ -174,7 +174,7 @@ class TestReadingRuns:
         assert run.steps.tolist() == [1000, 2000]
         assert run.damage == {}
 
-    def test_rows_that_are_no_episodes_are_counted_as_skipped(self, tmp_path: Path) -> None:
+    def test_rows_that_are_not_episodes_are_counted_as_skipped(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path, "sac-s0", [1.0])
         with (folder / "episodes.jsonl").open("a") as log:
             log.write(
@@ -254,7 +254,7 @@ class TestResults:
         np.testing.assert_array_equal(arrays["run"], ["a", "a", "b", "c"])
         assert arrays["xi"].tolist() == [0.0, 0.0, 0.1, None]
 
-    def test_gives_any_log_with_settings_apart_from_what_is_measured(
+    def test_gives_any_log_with_settings_in_separate_columns(
         self, experiment: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(sys.modules, "pandas", None)
@@ -290,7 +290,7 @@ class TestResults:
         )
         assert results(experiment, "evaluations")["returns"].tolist() == [[1.0, 2.0]]
 
-    def test_tells_which_logs_there_are_and_how_to_get_one(self, experiment: Path) -> None:
+    def test_suggests_existing_logs_and_how_to_write_one(self, experiment: Path) -> None:
         with pytest.raises(UserError, match="'metric'; did you mean metrics"):
             results(experiment, "metric")
         with pytest.raises(
@@ -345,9 +345,7 @@ class TestCurves:
         assert smooth(np.array([1.0, 3.0, 5.0, 100.0]), 2).tolist() == [1.0, 2.0, 4.0, 52.5]
         assert smooth(np.array([1.0, 3.0]), 5).tolist() == [1.0, 2.0]
 
-    def test_a_picture_is_drawn_of_running_diverged_and_empty_runs_alike(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_figure_is_drawn_of_running_diverged_and_empty_runs(self, tmp_path: Path) -> None:
         for seed in range(3):
             write_run(tmp_path, f"s{seed}", [100.0 * seed, 200.0, 300.0], seed=seed)
         write_run(tmp_path, "s3", [50.0], seed=3, status="diverged")

@@ -41,7 +41,7 @@ def test_every_variant_of_the_shipped_studies_has_a_plain_name(study: str) -> No
         "cost",
     ],
 )
-def test_no_two_variants_of_a_study_look_alike(study: str) -> None:
+def test_variants_of_a_study_have_different_styles(study: str) -> None:
     chosen = assign_styles(labels_of(study)).values()
     assert (
         len({(look.place, look.line) for look in chosen})
@@ -50,7 +50,7 @@ def test_no_two_variants_of_a_study_look_alike(study: str) -> None:
     )
 
 
-def test_every_algorithm_is_known_and_looks_the_same_in_any_company() -> None:
+def test_every_algorithm_has_the_same_style_in_every_figure() -> None:
     assert set(ALGORITHMS) <= set(KNOWN)
     assert (
         assign_styles(["sac"])["sac"]
@@ -59,7 +59,7 @@ def test_every_algorithm_is_known_and_looks_the_same_in_any_company() -> None:
     )
 
 
-def test_an_algorithm_of_the_users_own_has_its_name_and_a_look_that_nobody_else_has() -> None:
+def test_a_custom_algorithm_keeps_its_name_and_gets_a_free_style() -> None:
     own = ["my_agents:Mine", "my_agents:Other", "third"]
     chosen = assign_styles(["sac", *own, "pac4sac"])
     assert [chosen[label].name for label in own] == own
@@ -67,7 +67,7 @@ def test_an_algorithm_of_the_users_own_has_its_name_and_a_look_that_nobody_else_
     assert chosen == assign_styles(["pac4sac", *reversed(own), "sac"])  # whatever their order
 
 
-def test_settings_of_a_sweep_are_told_in_words() -> None:
+def test_plain_names_show_the_settings_of_a_sweep() -> None:
     assert plain_name("sac-alpha=0.05-updates_per_step=2") == "SAC, α = 0.05, updates per step = 2"
     assert plain_name("pac4sac, lr=1e-05") == "PAC4SAC, lr = 1e-05"
     assert plain_name("sac-auto (by older code)") == "SAC, learned α (by older code)"

@@ -87,7 +87,7 @@ def test_initial_uniforms_are_one_row_per_run_from_its_seed() -> None:
     assert torch.equal(numbers[1:], initial_uniforms([9], "initial/critic", 40, CPU))
 
 
-def test_seeking_within_a_block_draws_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seeking_within_a_block_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     tape = Tape([3], STREAMS, CPU)
     tape.seek(0)
     monkeypatch.setattr(

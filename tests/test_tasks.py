@@ -324,7 +324,7 @@ IMAGE = spaces.Box(0, 255, (8, 8, 3), np.uint8)
         ({"colour": "red"}, "does not take all of the options .*colour"),
     ],
 )
-def test_what_cannot_work_is_refused_in_one_sentence(
+def test_unsupported_environments_are_refused_in_one_sentence(
     echo_task: Task, wrong: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(UserError, match=sentence):

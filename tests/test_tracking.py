@@ -104,7 +104,7 @@ def test_every_run_of_a_cohort_is_tracked_offline_with_its_config_and_all_that_i
 
 
 @pytest.mark.parametrize("tracker", ["wandb", "trackio"])
-def test_a_tracker_that_is_missing_is_told_with_its_extra_and_leaves_nothing_behind(
+def test_a_missing_tracker_is_reported_with_its_extra_and_leaves_no_files(
     tracker: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -131,7 +131,7 @@ def test_the_flags_name_the_trackers_and_are_repeated_for_a_resume() -> None:
 # --- a callback that ends a run
 
 
-def test_a_run_that_a_callback_stops_says_why_and_its_cohort_goes_on(
+def test_a_run_stopped_by_a_callback_stores_the_reason_and_its_cohort_continues(
     stopped: Path, plain: Path
 ) -> None:
     ended = about(stopped, "sac-seed0")
@@ -146,7 +146,7 @@ def test_a_run_that_a_callback_stops_says_why_and_its_cohort_goes_on(
     assert logs(stopped, "sac-seed1") == logs(plain, "sac-seed1")
 
 
-def test_a_stopped_run_stays_stopped_where_nobody_watches_the_resume(
+def test_a_stopped_run_stays_stopped_in_a_resume_without_the_callback(
     stopped: Path, tmp_path: Path
 ) -> None:
     class Crash(pac4sac.Callback):
@@ -251,7 +251,7 @@ def test_a_callback_named_on_the_command_line_stops_a_run(
         ("watching:Choosy", "could not be made without arguments"),
     ],
 )
-def test_what_is_no_callback_is_told(
+def test_an_object_that_is_not_a_callback_is_reported(
     name: str, expected: str, watching: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["train", "Pendulum-v1", "--out", str(watching / "x"), "--callback", name]) == 2
