@@ -463,9 +463,7 @@ def test_the_doctors_versions_are_the_pinned_ones():
     assert {name: pinned[name] for name in doctors.PINNED} == doctors.PINNED
 
 
-def test_training_stopped_before_its_first_step_shows_how_to_resume(
-    tmp_path: Path,
-) -> None:
+def test_training_stopped_before_its_first_step_shows_how_to_resume(tmp_path: Path) -> None:
     stopped = pac4sac.Result(
         tmp_path, complete=False, reason=StopReason("SIGINT was received", by_signal=True)
     )
