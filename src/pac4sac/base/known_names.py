@@ -181,7 +181,7 @@ def answer_on_option(name: str) -> str:
 
 
 def answer_on_setting(name: str, value: str) -> str:
-    """Return how the command line takes a setting that was given as an option.
+    """Return the flag of a setting that was given as an option.
 
     Args:
         name: Name of the setting, here or in another library.

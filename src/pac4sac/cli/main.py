@@ -92,7 +92,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _code_after(error: UserError | OSError | KeyboardInterrupt) -> int:
-    """Print why a command failed, and return its exit code; raise an error of the program."""
+    """Print the reason of a failure, and return the exit code; reraise errors of the program
+    itself."""
     if isinstance(error, OutputFull | BrokenPipeError):
         _discard_output()
     if isinstance(error, UserError):

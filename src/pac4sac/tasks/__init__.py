@@ -78,7 +78,7 @@ def _task_like(
     env_kwargs: dict[str, Any],
     wrappers: Sequence[Any],
 ) -> Task:
-    """Return the task of environments like one that exists."""
+    """Return the task of environments like an existing one."""
     known = recipe(env)
     wrappers = [*known.wrappers, *wrappers]
     task = chosen_task(known.env_id, steps, known.env_kwargs | env_kwargs, wrappers)

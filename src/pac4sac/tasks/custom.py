@@ -1,4 +1,4 @@
-"""Environments that a custom class or function makes, or that the user has made."""
+"""Environments of a custom class or function, or given as an existing object."""
 
 import contextlib
 import functools
@@ -85,7 +85,7 @@ def check_new(spec: EnvSpec, env: Env) -> None:
 
 
 class Recipe(NamedTuple):
-    """How to make environments like one that exists."""
+    """Hold the spec of environments like an existing one."""
 
     env_id: str
     env_kwargs: dict[str, Any]
@@ -94,9 +94,9 @@ class Recipe(NamedTuple):
 
 
 def recipe(env: Env) -> Recipe:
-    """Return how to make more environments like one that Gymnasium has made.
+    """Return the spec of more environments like one that Gymnasium has made.
 
-    Changes of the environment after it was made are not known.
+    Later changes of the environment are unknown and are not repeated.
 
     Raises:
         UserError: If Gymnasium has not made it, or does not know the arguments of a wrapper.

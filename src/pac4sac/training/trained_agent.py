@@ -300,7 +300,7 @@ def load_chosen(path: str | Path, task: Environment | None, stacklevel: int) -> 
     Args:
         path: As in `load`.
         task: As in `load`.
-        stacklevel: Of warnings, so that they name the line of the user.
+        stacklevel: Stack level of warnings, so that they name the caller's line.
     """
     folder, path = Path(path), choose_agent(path)
     if (count := len(agents_below(folder))) > 1:
