@@ -20,9 +20,11 @@ def answers(folder: Path, report: Any = paper_report) -> list[Answer]:
     return [item for item in summary.blocks[0] if isinstance(item, Answer)]
 
 
-def write_comparison(folder: Path, levels: dict[str, float], spread: float = 1.0) -> Path:
+def write_comparison(
+    folder: Path, levels: dict[str, float], spread: float = 1.0, seeds: int = 5
+) -> Path:
     for algo, level in levels.items():
-        for seed in range(5):
+        for seed in range(seeds):
             write_run(folder, own_task(), algo, seed, [level + spread * seed] * 20)
     write_study(folder, "compare-Pendulum-v1", "comparison", next(iter(levels)), [])
     return folder
@@ -57,6 +59,20 @@ class TestAComparisonOfOnesOwn:
         assert answer.text.startswith("We found no significant difference in final evaluation")
         assert "between DDPG and SAC" in answer.text
         assert "between DDPG and SAC" in answer.text.partition("area under the curve")[2]
+
+    @pytest.mark.parametrize(
+        ("difference", "spread", "seeds", "why"),
+        [
+            (-10.0, 1.0, 1, "(Δ = −10.0, n = 1 vs 1): a test needs at least two seeds"),
+            (0.0, 0.0, 3, "(Δ = 0.0, n = 3 vs 3): the seeds of each have the same result"),
+        ],
+    )
+    def test_says_why_a_difference_was_not_tested(
+        self, tmp_path: Path, difference: float, spread: float, seeds: int, why: str
+    ) -> None:
+        levels = {"sac": -100.0, "ddpg": difference - 100.0}
+        (answer,) = answers(write_comparison(tmp_path, levels, spread, seeds), general_report)
+        assert f"between DDPG and SAC on Pendulum-v1 was not tested {why}" in answer.text
 
     def test_mentions_no_paper(self, tmp_path: Path) -> None:
         text = told(write_comparison(tmp_path / "in", {"sac": -200.0, "pac4sac": -300.0}))

@@ -11,6 +11,7 @@ from pac4sac.report.comparison import (
     BETTER,
     NO_DIFFERENCE,
     UNFINISHED,
+    UNTESTED,
     USUALLY,
     VERDICTS,
     WORSE,
@@ -126,7 +127,17 @@ def effect_sentence(row: Compared) -> str:
     if row.verdict == NO_DIFFERENCE:
         start = f"We found no significant difference in {metric.title} between {ours} and {theirs}"
         return f"{start} {where} ({numbers})."
+    if row.verdict == UNTESTED:
+        start = f"The difference in {metric.title} between {ours} and {theirs} {where} was not"
+        return f"{start} tested ({numbers}): {_why_untested(row)}."
     return f"{ours} against {theirs} {where}, by {metric.title}: {row.verdict} ({numbers})."
+
+
+def _why_untested(row: Compared) -> str:
+    theirs = row.quantity.values(row.baseline) if row.baseline else []
+    if min(len(row.values), len(theirs)) < 2:
+        return "a test needs at least two seeds of each"
+    return "the seeds of each have the same result"
 
 
 def _numbers_of_effect(row: Compared) -> str:

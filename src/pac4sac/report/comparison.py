@@ -26,7 +26,7 @@ from pac4sac.runs.collection import Collection, FoundStudy
 from pac4sac.runs.statistics import Difference, Estimate, summarise
 from pac4sac.runs.status import CUT_SHORT
 
-BASELINE, UNFINISHED, UNKNOWN = "baseline", "unfinished", "unknown"
+BASELINE, UNFINISHED, UNTESTED = "baseline", "unfinished", "not tested"
 NO_DIFFERENCE = "no significant difference"
 BETTER, WORSE, USUALLY = "better", "worse", "usually"  # usually: by ranks
 VERDICTS = (
@@ -36,7 +36,7 @@ VERDICTS = (
     f"{USUALLY} {WORSE}",
     NO_DIFFERENCE,
     UNFINISHED,
-    UNKNOWN,
+    UNTESTED,
 )
 SIGNIFICANT = 0.05
 
@@ -139,7 +139,7 @@ class Compared:
         if self._is_under_way:
             return UNFINISHED
         if self.difference is None or (self.p, self.p_ranks) == (None, None):
-            return UNKNOWN
+            return UNTESTED
         if is_significant(self.p):
             return self.quantity.more if self.difference.value > 0 else self.quantity.less
         if is_significant(self.p_ranks) and self.improvement:
