@@ -239,6 +239,12 @@ class TestScripts:
             assert script_checksums([name]) == sums[-1]
         assert sums[0].keys() == {"__main__:Mine"}
         assert sums[0] != sums[1]
+        table = self.code.replace("G = {g}", "G = {{'a': [{g}]}}").replace("x + G", "x + G['a'][0]")
+        tabled = [
+            script_checksums([name_of(script(table.format(g=value, x=1))["Mine"])])
+            for value in (1, g)
+        ]
+        assert (tabled[0] == tabled[1]) == (g == 1)
         commented = name_of(script("# a comment\n\n" + self.code.format(g=1, x=1))["Mine"])
         assert script_checksums([commented]) == sums[0]
 

@@ -146,6 +146,8 @@ def _code_of(thing: Any, seen: set[int]) -> Iterator[str]:
         thing = thing.__func__
     elif isinstance(thing, property):
         thing = thing.fget
+    elif isinstance(thing, dict):
+        thing = list(thing.items())
     if isinstance(thing, bool | int | float | str | bytes | None):
         yield repr(thing)
     elif isinstance(thing, tuple | list | set | frozenset):
