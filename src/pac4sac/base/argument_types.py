@@ -11,82 +11,80 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from pac4sac.base.errors import WrongType, WrongValue
 
 WORDS: dict[Any, str] = {
-    **{bool: "true or false", int: "a whole number", float: "a number", str: "a string"},
-    **{Path: "a path", NoneType: "None", Mapping: "a dictionary"},
-    tuple: "a pair of numbers",
+    **{bool: "True or False", int: "a whole number", float: "a number", str: "a str"},
+    **{Path: "a path", NoneType: "None", Mapping: "a dict", tuple: "a pair of numbers"},
     **{Sequence: "a list", Iterable: "a list", Callable: "a function"},
 }
-NUMBERS: dict[Any, type[Any]] = {int: Integral, float: Real}
+# What is accepted for an annotated type, if it is not just that type.
+ACCEPTED: dict[Any, type[Any]] = {int: Integral, float: Real, Path: os.PathLike, Any: object}
 
 
 def check_types(
     function: Callable[..., Any], given: Mapping[str, Any], leave: Collection[str] = ()
 ) -> None:
-    """Refuse arguments whose type differs from a function's annotation.
+    """Refuse arguments of another type than a function declares.
 
     Args:
-        function: The function, which calls this first.
+        function: The function, which calls this before anything else.
         given: Its arguments by name, as `locals()` has them.
         leave: Arguments that are checked elsewhere, with a better message.
 
     Raises:
-        WrongType: If one has another type; the message names the parameter and the expected type.
-        WrongValue: If a string has characters that no file name can have.
+        WrongType: If one has another type; it names the parameter and what is expected.
+        WrongValue: If a text has characters that no file name can have.
     """
     for name, hint in _types_of(function).items():
         if name not in given or name in leave:
             continue
         if not _accepts(hint, given[name]):
-            expected = " or ".join(dict.fromkeys(_words(hint)))
-            raise WrongType(f"{name} must be {expected}, not {_brief(given[name])}.")
+            raise WrongType(f"{name} must be {_expected(hint)}, not {_brief(given[name])}.")
         if isinstance(given[name], str | Path) and not _is_text(str(given[name])):
-            raise WrongValue(
-                f"{name} has invalid characters: {_brief(given[name])}; use printable text."
-            )
+            raise WrongValue(f"{name} has characters that are not text: {_brief(given[name])}.")
 
 
 _types_of = functools.cache(get_type_hints)
 
 
 def _accepts(hint: Any, value: Any) -> bool:
-    """Return whether a value has a type; of containers, only the items of pairs are checked."""
-    if hint is Any:
-        return True
-    if get_origin(hint) in (Union, UnionType):
-        return any(_accepts(part, value) for part in get_args(hint))
-    kind = get_origin(hint) or hint
+    """Return whether a value has a type; of containers only pairs are looked into."""
+    kind, parts = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, UnionType):
+        return any(_accepts(part, value) for part in parts)
     if kind is Literal:
-        return isinstance(value, str) and value in get_args(hint)
-    if kind is Callable:
-        return callable(value)
-    if kind in NUMBERS:
-        return isinstance(value, NUMBERS[kind]) and not isinstance(value, bool)
+        return isinstance(value, str) and value in parts
     if kind is tuple:
-        parts = get_args(hint)
         is_pair = isinstance(value, tuple | list) and len(value) == len(parts)
         return is_pair and all(map(_accepts, parts, value))
-    if kind is Path:
-        return isinstance(value, os.PathLike)
-    return not isinstance(kind, type) or isinstance(value, kind)
+    if isinstance(value, bool) and kind in (int, float):
+        return False
+    return isinstance(value, ACCEPTED.get(kind, kind))
 
 
 def _is_text(text: str) -> bool:
-    """Return whether a string can be stored, printed and used as a path."""
+    """Return whether a text can be stored, printed and used as a path."""
     try:
         return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:
         return False
 
 
+def _expected(hint: Any) -> str:
+    """Return the accepted types in words: a name, a pac4sac.Task or a function."""
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    words = list(dict.fromkeys(word for part in parts for word in _words(part)))
+    if any("pac4sac." in word for word in words):  # the text is the name of such an object
+        words = ["a name (str)" if word == WORDS[str] else word for word in words]
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
 def _words(hint: Any) -> list[str]:
-    """Return the accepted types in words."""
-    if get_origin(hint) in (Union, UnionType):
-        return [word for part in get_args(hint) for word in _words(part)]
-    kind = get_origin(hint) or hint
+    """Return an accepted type in words, or each accepted value."""
+    kind, parts = get_origin(hint) or hint, get_args(hint)
     if kind is Literal:
-        return [repr(word) for word in get_args(hint)]
-    name = str(getattr(kind, "__name__", kind))
-    return [WORDS.get(kind) or f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"]
+        return [repr(value) for value in parts]
+    if kind is type:
+        return [f"a subclass of pac4sac.{parts[0].__name__}"]
+    return [WORDS.get(kind) or f"a pac4sac.{kind.__name__}"]
 
 
 def _brief(value: Any) -> str:

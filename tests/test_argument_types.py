@@ -1,0 +1,60 @@
+"""Arguments of public functions are checked before anything else."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pac4sac
+from pac4sac.base.argument_types import check_types
+
+SAC = {"task": "Pendulum-v1", "algo": "sac"}
+SHIPPED = "cartpole-swingup"
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "name", "expected"),
+    [
+        (pac4sac.results, {"path": "x", "kind": 0}, "kind", ["a str", "0"]),
+        (pac4sac.train, SAC | {"max_minutes": "x"}, "max_minutes", ["a number or None", "'x'"]),
+        (pac4sac.train, SAC | {"settings": 3}, "settings", ["a dict or None", "3"]),
+        (pac4sac.train, SAC | {"steps": True}, "steps", ["a whole number", "True"]),
+        (pac4sac.train, SAC | {"steps": 1.5}, "steps", ["a whole number", "1.5"]),
+        (pac4sac.train, SAC | {"algo": 3}, "algo", ["(str) or a subclass of pac4sac.Agent", "3"]),
+        (pac4sac.train, {"task": 3}, "task", ["a name (str), a pac4sac.Task or a function", "3"]),
+        (pac4sac.certify, {"path": SHIPPED, "episodes": "x"}, "episodes", ["'x'"]),
+        (pac4sac.certify, {"path": SHIPPED, "delta": None}, "delta", ["a number", "None"]),
+        (pac4sac.certify, {"path": "x", "reward_range": (0,)}, "reward_range", ["a pair", "(0,)"]),
+        (pac4sac.load, {"path": SHIPPED, "trust": None}, "trust", ["a str or a list", "None"]),
+        (pac4sac.load, {"path": 3}, "path", ["a str or a path", "3"]),
+        (pac4sac.resume, {"folder": "x", "keep_stale": 1}, "keep_stale", ["True or False", "1"]),
+        (pac4sac.evaluate, {"agent": 1.5}, "agent", ["a pac4sac.TrainedAgent", "1.5"]),
+        (pac4sac.compare, {"task": "x", "algos": ["sac"], "watcher": 1.5}, "watcher", ["1.5"]),
+    ],
+)
+def test_another_type_is_refused_with_the_name_of_the_parameter(
+    function: Callable[..., Any], given: dict[str, Any], name: str, expected: list[str]
+) -> None:
+    with pytest.raises(TypeError) as refused:
+        function(**given)
+    message = str(refused.value)
+    assert isinstance(refused.value, pac4sac.UserError)
+    assert message.startswith(f"{name} must be ")
+    assert all(word in message for word in expected), message
+
+
+@pytest.mark.parametrize("path", ["a\0b", Path("a\0b"), "\ud800"])
+def test_a_path_that_is_not_text_is_refused(path: str | Path) -> None:
+    with pytest.raises(ValueError, match="path has characters"):
+        pac4sac.load(path)
+
+
+def test_what_is_annotated_is_accepted() -> None:
+    def function(
+        a: int | None, b: float, c: str | Path, d: tuple[float, float], e: Any, f: type[int]
+    ) -> None:
+        check_types(function, locals())
+
+    function(None, 1, "x", (1, 2.5), object(), bool)
+    function(2, 0.5, Path("x"), [1, 2], None, int)  # type: ignore[arg-type]
