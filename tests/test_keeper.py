@@ -11,9 +11,10 @@ import pytest
 
 from pac4sac.base.errors import UserError
 from pac4sac.studies import local
+from pac4sac.studies.attempts import got_on
 from pac4sac.studies.plan import PlannedCohort
 from pac4sac.studies.ray import remote_cohort
-from pac4sac.studies.ray.cluster import _needs, cluster_address, got_on
+from pac4sac.studies.ray.cluster import _needs, cluster_address
 from pac4sac.studies.ray.remote_cohort import FolderKeeper, RemoteCohort, train_remotely
 from pac4sac.tasks import get_task
 from pac4sac.training.experiment import create, resume

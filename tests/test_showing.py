@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import ClassVar
@@ -465,7 +466,7 @@ def test_the_doctors_versions_are_the_pinned_ones():
 
 def test_training_stopped_before_its_first_step_shows_how_to_resume(tmp_path: Path) -> None:
     stopped = pac4sac.Result(
-        tmp_path, complete=False, reason=StopReason("SIGINT was received", by_signal=True)
+        tmp_path, complete=False, reason=StopReason("SIGINT was received", signal.SIGINT)
     )
     console = Console(file=io.StringIO(), width=200)
     show_result(stopped, console)

@@ -487,7 +487,7 @@ def test_an_interrupted_study_goes_on_to_the_same_result(tiny: Path, tmp_path: P
 
     class StopSoon(Notes):
         def progress(self, cohort: PlannedCohort, step: int, steps: int) -> None:
-            stop.reason = StopReason("a test", by_signal=False)
+            stop.reason = StopReason("a test")
 
     stop = StopRequest()
     root = tmp_path / "interrupted"

@@ -1,5 +1,5 @@
-"""Stopping after a checkpoint: on Ctrl-C, on SIGTERM, when the terminal closes, or after a time
-limit."""
+"""Stopping after a checkpoint: on Ctrl-C, on SIGTERM, when the terminal closes, when a cluster
+warns of the end of a job, or after a time limit."""
 
 import contextlib
 import ctypes
@@ -28,13 +28,18 @@ class StopReason:
     """Hold why training was stopped before its end, as a clause that follows "because"."""
 
     sentence: str
-    by_signal: bool
+    number: int | None = None  # of the signal that requested it
+
+    @property
+    def by_signal(self) -> bool:
+        return self.number is not None
 
     def __str__(self) -> str:
         return self.sentence
 
 
-TIME_IS_UP = StopReason("the time is up", by_signal=False)
+TIME_IS_UP = StopReason("the time is up")
+WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)  # clusters send one of them before they end a job
 STEP_SECONDS = 60  # default limit for a step or a reset of a simulator
 GRACE = 10.0  # seconds for which a stop waits for simulators that do not answer
 PR_SET_PDEATHSIG = 1
@@ -50,9 +55,9 @@ def end_with_parent() -> None:
 
 
 class StopRequest:
-    """Let SIGINT, SIGTERM and SIGHUP request a stop in this context, instead of ending the process.
+    """Let SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 request a stop in this context.
 
-    A second SIGINT ends the process.
+    They do not end the process, except a second SIGINT.
     """
 
     def __init__(self, max_minutes: float | None = None) -> None:
@@ -90,7 +95,7 @@ class StopRequest:
 
     def __enter__(self) -> "StopRequest":
         if threading.current_thread() is threading.main_thread():
-            signals = [signal.SIGINT, signal.SIGTERM]
+            signals = [signal.SIGINT, signal.SIGTERM, *WARNINGS]
             # Unless nohup started the process.
             if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
                 signals.append(signal.SIGHUP)
@@ -104,7 +109,9 @@ class StopRequest:
             raise KeyboardInterrupt
         if self.reason is None:
             self.asked = time.monotonic()  # time of the first request; a study repeats requests
-        self.reason = StopReason(f"{signal.Signals(number).name} was received", by_signal=True)
+        # The SIGTERM that may follow a warning does not hide it: a job is queued again after one.
+        if self.reason is None or self.reason.number not in WARNINGS:
+            self.reason = StopReason(f"{signal.Signals(number).name} was received", number)
         # The terminal may be closed, or the signal may interrupt another print.
         with contextlib.suppress(OSError, RuntimeError):
             print(

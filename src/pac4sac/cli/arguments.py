@@ -1,7 +1,7 @@
 """Arguments of several commands and their parsing: options of training, settings, callbacks."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, Field, field, fields, make_dataclass
 from itertools import chain
 from pathlib import Path
@@ -65,6 +65,16 @@ TaskChanges = Annotated[
         help=(
             "Override fields of the task with JSON values, e.g. r_limit=500, horizon=100 or "
             "'env_kwargs={\"g\": 3.7}'."
+        ),
+    ),
+]
+SlurmOptions = Annotated[
+    UseAppendAction[list[list[str]]],
+    arg(
+        metavar="NAME=VALUE",
+        help=(
+            "Request these resources for each Slurm job, e.g. time=4:00:00 mem=16G partition=gpu; "
+            "see docs/cluster.md."
         ),
     ),
 ]
@@ -234,13 +244,21 @@ def parse_settings(groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:
 
 def parse_task_changes(groups: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Parse task fields such as "r_limit=500"; a value that is not JSON is a string."""
-    changes = {}
+    return {name: _json_or_text(value) for name, value in _named_values("--set-task", groups)}
+
+
+def parse_slurm_options(groups: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Parse requests such as "time=4:00:00"."""
+    return dict(_named_values("--slurm", groups))
+
+
+def _named_values(flag: str, groups: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each NAME=VALUE after a flag."""
     for text in chain.from_iterable(groups):
         name, equals, value = text.partition("=")
         if not equals:
-            raise UserError(f"--set-task must be NAME=VALUE, not {text!r}.")
-        changes[name.strip()] = _json_or_text(value)
-    return changes
+            raise UserError(f"{flag} must be NAME=VALUE, not {text!r}.")
+        yield name.strip(), value
 
 
 def parse_wrappers(groups: Sequence[Sequence[str]]) -> list[dict[str, Any]]:

@@ -41,6 +41,11 @@ class ChosenStudy:
     out: Annotated[Path | None, optional("DIR", "experiments/study-NAME")] = None
     trust: arguments.Trust = field(default_factory=list)
 
+    def arguments(self) -> str:
+        """Return the arguments that select the same study and folder."""
+        out = f" --out {shlex.quote(str(self.out))}" if self.out else ""
+        return f"{shlex.quote(self.name)}{out}{trust_flags()}"
+
     def study_and_folder(self) -> "tuple[Study, Path]":
         from pac4sac.studies.definition import load_study
         from pac4sac.studies.run import study_folder
@@ -102,10 +107,11 @@ class StudyRunCommand(PartOfStudy):
     Example: pac4sac study run smoke
     """
 
-    # Train on this machine or on a Ray cluster.
-    engine: Literal["local", "ray"] = "local"
+    # Train on this machine, on a Ray cluster, or as Slurm jobs without waiting for them.
+    engine: Literal["local", "ray", "slurm"] = "local"
     # Connect to an existing Ray cluster.
     address: Annotated[str | None, optional("HOST:PORT")] = None
+    slurm: arguments.SlurmOptions = field(default_factory=list)
     parallel: arguments.Parallel = None
     max_minutes: arguments.MaxMinutes = None  # Stop after M minutes.
     keep_stale: arguments.KeepStale = False
@@ -129,14 +135,22 @@ class StudyRunCommand(PartOfStudy):
             "options": arguments.options_of(self),
             "into": self.into,
             "callbacks": arguments.callback_names(self.track, self.callback),
+            "slurm": arguments.parse_slurm_options(self.slurm),
         }
+        is_served = self.serve or self.port is not None
+        if is_served and self.engine == "slurm":
+            raise UserError(
+                "--serve shows cohorts that this command trains; pac4sac study status shows jobs."
+            )
         with writing(root), StudyDisplay(console) as display, ExitStack() as until_the_end:
             watcher: Watcher = display
-            if self.serve or self.port is not None:
+            if is_served:
                 watcher = until_the_end.enter_context(LivePage(display, self.port or 0))
                 say(console, f"Live page: {watcher.address}")
             result, report = train_and_report(study, root, watcher, **how)
         code = show_end(console, result, report.page, report.main_tables)
+        if self.engine == "slurm" and not result.complete:
+            say(console, f"The queue: pac4sac study status {self.arguments()}")
         if Path(self.name).suffix != ".toml":  # a shipped study
             folder = shlex.quote(str(self.into or root))
             say(console, f"Compare with the paper: pac4sac report {folder} --paper")
@@ -234,24 +248,28 @@ def total_time(
 
 @dataclass(frozen=True)
 class StudyStatusCommand(ChosenStudy):
-    """Show which runs of a study are done, running, failed or waiting."""
+    """Show which runs of a study are done, running, failed or waiting, and their Slurm jobs."""
 
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
         from pac4sac.studies.plan import plan, read_study
+        from pac4sac.studies.slurm.queue import job_states
 
         if read_study(root) is None:
-            out = f" --out {shlex.quote(str(self.out))}" if self.out else ""
             raise UserError(
-                f"{root} has no study yet; start it with: pac4sac study run "
-                f"{shlex.quote(self.name)}{out}{trust_flags()}"
+                f"{root} has no study yet; start it with: pac4sac study run {self.arguments()}"
             )
         if study.kind == "cost":
             say(console, about_cost(study, root))
             return 0
         cohorts = plan(study, root, UNLIMITED_MEMORY)
-        states = [counted_statuses(cohort) for cohort in cohorts]
-        console.print(cohort_table(study, cohorts, {"Status": states}))
+        columns = {"Status": [counted_statuses(cohort) for cohort in cohorts]}
+        if jobs := job_states(root):
+            columns["Job"] = [
+                "" if cohort.is_done() else str(jobs.get(cohort.folder.name, ""))
+                for cohort in cohorts
+            ]
+        console.print(cohort_table(study, cohorts, columns))
         return 0
 
 

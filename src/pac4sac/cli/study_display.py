@@ -124,7 +124,7 @@ def cohort_table(
     """Return a table of cohorts with the common columns and these further ones."""
     table = Table(title=study.title, title_justify="left")
     for name in ("Cohort", "Runs", "Steps", *columns):
-        table.add_column(name, justify="left" if name in ("Cohort", "Status") else "right")
+        table.add_column(name, justify="left" if name in ("Cohort", "Status", "Job") else "right")
     for cohort, *cells in zip(cohorts, *columns.values(), strict=True):
         table.add_row(cohort.title, str(len(cohort.runs)), str(cohort.steps), *cells)
     return table
@@ -145,7 +145,8 @@ def show_end(
     if not result.complete:
         say(
             console,
-            f"Stopped before the end; run the same command to continue. Results so far: {page}",
+            f"Unfinished, because {result.reason}; run the same command to continue. Results so "
+            f"far: {page}",
         )
         return code_of_stop(result.reason)
     from pac4sac.report.formats import show_tables

@@ -18,6 +18,7 @@ from pac4sac.base.known_names import answer_on_option
 from pac4sac.base.text import did_you_mean
 from pac4sac.runs.seeds import parse_seeds
 from pac4sac.studies.shipped import SHIPPED_STUDIES, shipped_studies
+from pac4sac.studies.slurm.resources import checked
 from pac4sac.tasks import Task, get_task
 from pac4sac.training.options import Options
 from pac4sac.training.run import Run, combinations, make_runs
@@ -26,7 +27,7 @@ FORMAT: dict[str, Any] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
 )
 KINDS = FORMAT["kinds"]
-AS_WRITTEN = ("title", "question", "kind", "baseline", "repetitions", "options")
+AS_WRITTEN = ("title", "question", "kind", "baseline", "repetitions", "options", "slurm")
 # Steps are the task's, all runs of a study start from nothing, and `Options` itself checks the
 # values.
 OPTIONS = {
@@ -97,6 +98,7 @@ class Study:
     options: Mapping[str, Any] = field(default_factory=dict)
     # name of a task -> options
     task_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    slurm: Mapping[str, Any] = field(default_factory=dict)  # what its jobs request
 
     def options_for(self, task: Task) -> dict[str, Any]:
         """Return the training options on a task; its own options override the study's."""
@@ -160,6 +162,8 @@ class _Reader:
         self._check_baseline(variants)
         self._check_options(self.content, "[options]")
         self._check_kind()
+        for key, value in self.content.get("slurm", {}).items():
+            self._located(key, checked, {key: value})
         is_shipped = self.path.parent == SHIPPED_STUDIES
         study = Study(
             name=self.path.stem,

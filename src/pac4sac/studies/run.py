@@ -17,6 +17,8 @@ from pac4sac.studies.cost import measure_cost
 from pac4sac.studies.definition import Study
 from pac4sac.studies.local import run_here, run_local, side_by_side
 from pac4sac.studies.plan import CohortPlace, PlannedCohort, begin, place_for_cohorts, plan
+from pac4sac.studies.slurm.launch import device_of_jobs, slurm_engine
+from pac4sac.studies.slurm.resources import checked
 from pac4sac.studies.watcher import Watcher
 from pac4sac.training.experiment import Result, check_computing
 from pac4sac.training.options import Options
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from pac4sac.report.report import WrittenReport
 
 WITH_COST = ("cost", "smoke")
+ENGINES = ("local", "ray", "slurm")
+NOTHING: Mapping[str, Any] = {}
 
 # Trains cohorts to their end or until a stop; returns a sentence for each failed one.
 Engine = Callable[[Sequence[PlannedCohort], StopRequest, Watcher], list[str]]
@@ -84,6 +88,7 @@ def run_study(
     keep_stale: bool = False,
     known: Sequence[RunRecord] = (),
     callbacks: Sequence[str] = (),
+    slurm: Mapping[str, Any] = NOTHING,
     **options: Any,
 ) -> Result:
     """Train the missing runs of a study; another call continues.
@@ -92,15 +97,17 @@ def run_study(
         study: The study.
         root: Folder of the study.
         watcher: Object that is informed of the plan, the progress and the outcomes.
-        engine: "local" for this machine, "ray" for a Ray cluster.
+        engine: "local" for this machine, "ray" for a Ray cluster, "slurm" for Slurm jobs, which are
+            submitted and train later.
         address: Address of the Ray cluster.
-        parallel: Number of cohorts to train at the same time on this machine; None to choose
-            automatically.
+        parallel: Number of cohorts to train at the same time on this machine or in the queue; None
+            to choose automatically.
         memory: Largest number of bytes of one cohort's tensors; None for half of the free memory.
         max_minutes: Time limit in minutes, after which training stops with checkpoints.
         keep_stale: Keep finished runs trained by another version of the code.
         known: Runs that are already trained, such as those of an archive.
         callbacks: Names of callbacks, see `callbacks_named`.
+        slurm: What jobs request; overrides the table `slurm` of the study.
         **options: Training options; they override those of the study.
 
     Returns:
@@ -109,23 +116,25 @@ def run_study(
     Raises:
         UserError: If an argument is wrong, or a cohort failed.
     """
-    stop = StopRequest(max_minutes)
+    stop, request = StopRequest(max_minutes), checked({**study.slurm, **slurm})
     callbacks_named(callbacks)  # reports an invalid name before anything is written
     _check_engine_options(engine, address, parallel, callbacks)
+    _check_slurm_options(engine, max_minutes, slurm)
+    _check_importable(engine, study)
+    if engine == "slurm":
+        options["device"] = device_of_jobs(study, options, request)
     place = place_of(study, engine, memory, options)
     cohorts: list[PlannedCohort] = []
     if study.kind != "cost":
         cohorts = plan(study, root, place.memory, place.on_gpu, keep_stale=keep_stale, known=known)
     watcher.planned(study, root, cohorts, place.memory)
     unfinished = [cohort for cohort in cohorts if not cohort.is_done()]
-    train = _local_engine(parallel, place, callbacks)
-    if engine == "ray" and needs_this_process(chain(*(run.code_names for run in study.runs()))):
-        raise UserError(
-            "Other machines of a cluster cannot import objects of a script, notebook or "
-            "function. Define them in a module, or use --engine local."
-        )
-    if unfinished and engine == "ray":
-        train = _ray_engine(address)
+    engines: dict[str, Callable[[], Engine]] = {
+        "local": lambda: _local_engine(parallel, place, callbacks),
+        "ray": lambda: _ray_engine(address),
+        "slurm": lambda: slurm_engine(study, root, unfinished, place, request, options, parallel),
+    }
+    train = engines[engine if unfinished else "local"]()  # checks that a cluster can be used
     begin(study, root, cohorts, options, known)
     if unfinished:
         _train_cohorts(unfinished, train, stop, watcher)
@@ -157,6 +166,26 @@ def _check_engine_options(
     if parallel is not None and parallel < 1:
         raise UserError(
             f"--parallel must be at least 1, not {parallel}; omit it to choose automatically."
+        )
+
+
+def _check_slurm_options(engine: str, max_minutes: float | None, slurm: Mapping[str, Any]) -> None:
+    """Refuse options of jobs with another engine, and a limit of time that is not that of jobs."""
+    if slurm and engine != "slurm":
+        raise UserError(f"--slurm {next(iter(slurm))} is for Slurm jobs; add --engine slurm.")
+    if engine == "slurm" and max_minutes is not None:
+        raise UserError(
+            "--max-minutes does not end Slurm jobs; request a time with --slurm time=4:00:00."
+        )
+
+
+def _check_importable(engine: str, study: Study) -> None:
+    """Refuse to train elsewhere what only this process can import."""
+    names = chain(*(run.code_names for run in study.runs()))
+    if engine != "local" and needs_this_process(names):
+        raise UserError(
+            "Other machines of a cluster cannot import objects of a script, notebook or "
+            "function. Define them in a module, or use --engine local."
         )
 
 
@@ -200,15 +229,15 @@ def place_of(
 
     Args:
         study: The study.
-        engine: "local" or "ray".
+        engine: One of `ENGINES`.
         memory: Largest number of bytes of one cohort's tensors; None for half of the free memory.
         options: Training options; they override those of the study.
 
     Raises:
         UserError: If the engine is unknown, or this machine cannot train with these options.
     """
-    if engine not in ("local", "ray"):
-        raise UserError(f"Unknown engine {engine!r}; use local or ray.")
+    if engine not in ENGINES:
+        raise UserError(f"Unknown engine {engine!r}; use {', '.join(ENGINES)}.")
     for task_options in (study.options, *map(study.options_for, study.tasks)):
         how = Options(**{**task_options, **options, "steps": 1})
         if how.start_from:

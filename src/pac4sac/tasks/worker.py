@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pac4sac.base.cores import machine_cores
-from pac4sac.base.stopping import StopRequest, end_with_parent
+from pac4sac.base.stopping import WARNINGS, StopRequest, end_with_parent
 from pac4sac.base.trust import import_path
 from pac4sac.tasks.catalogue import Task
 from pac4sac.tasks.episodes import (
@@ -305,11 +305,13 @@ class WorkerProcess:
 
 @contextlib.contextmanager
 def _blocked_signals() -> Iterator[None]:
-    """Block SIGINT and SIGHUP inside a `with` block; processes started there keep them blocked.
+    """Block signals inside a `with` block; processes started there keep them blocked.
 
-    So Ctrl-C or a closed terminal reaches only the pool's process, which ends the workers.
+    So Ctrl-C, a closed terminal or the warning of a cluster reaches only the pool's process, which
+    ends the workers.
     """
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    blocked = {signal.SIGINT, signal.SIGHUP, *WARNINGS}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
     try:
         yield
     finally:
@@ -426,6 +428,9 @@ def main(jobs: list[dict[str, Any]]) -> None:
     """Work for one or several pools until they end."""
     # A closed socket ends an idle worker; this also ends a worker that hangs in its simulator.
     end_with_parent()
+    # Slurm sends it to all processes of a job. It is not blocked, because simulators that are
+    # processes would inherit that.
+    signal.signal(signal.SIGTERM, lambda *_: None)
 
     def heartbeat() -> None:
         for counter in counters:

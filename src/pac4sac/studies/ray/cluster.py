@@ -25,15 +25,14 @@ from pac4sac.base.stopping import StopRequest
 from pac4sac.base.trust import allow, trusted
 from pac4sac.base.version import __version__
 from pac4sac.runs.reading import read_experiment
+from pac4sac.studies.attempts import LOSSES, checkpoints, got_on
 from pac4sac.studies.local import CORES_PER_COHORT
 from pac4sac.studies.plan import PlannedCohort
-from pac4sac.studies.ray.remote_cohort import FolderKeeper, checkpoints, train_remotely
+from pac4sac.studies.ray.remote_cohort import FolderKeeper, train_remotely
 from pac4sac.studies.watcher import Watcher
 from pac4sac.training.experiment import alone_in
 
 POLL = 0.5  # seconds
-# Losses of a cohort without a new checkpoint after which it counts as failed.
-LOSSES = 5
 WRITERS = 8  # threads of the keeper
 
 
@@ -163,15 +162,6 @@ class _Dispatch:
             return "lost" if lost else "failed", f"{type(cause).__name__}: {cause}"
         except errors.RayError as error:  # its node or worker is lost
             return "lost", type(error).__name__
-
-
-def got_on(losses: Sequence[str]) -> bool:
-    """Return whether a cohort made progress between losses, or was lost only a few times.
-
-    Args:
-        losses: Name of the newest checkpoint at each loss.
-    """
-    return len(losses) < LOSSES or len(set(losses[-LOSSES:])) > 1
 
 
 def _train(

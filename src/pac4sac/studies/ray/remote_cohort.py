@@ -15,6 +15,7 @@ from typing import Any
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import sync_folder
+from pac4sac.studies.attempts import checkpoints
 from pac4sac.studies.local import StepReporter
 from pac4sac.training.checkpoint import KEPT, newest_first
 from pac4sac.training.experiment import resume
@@ -79,15 +80,6 @@ class FolderKeeper:
                 "publish": publish,
             }
             return answers[what](self.folders[cohort], *arguments)
-
-
-def checkpoints(folder: Path, most: int = KEPT) -> list[Path]:
-    """Return the newest checkpoints of each cohort of an experiment.
-
-    An experiment of a study has one cohort, and one for each retry of a failed run.
-    """
-    cohorts = sorted(folder.glob("cohorts/*"))
-    return [path for cohort in cohorts for path in newest_first(cohort)[:most]]
 
 
 def kept(folder: Path) -> list[tuple[str, int]]:
