@@ -53,6 +53,11 @@ report: .venv/ready  ## docs/results, the tables in docs/findings.md and the shi
 	$(BIN)/python tools/findings.py
 	$(BIN)/python tools/ship.py curves results
 
+# PyPI's newest pymdown-extensions does not support all our Pythons, and uv takes the place of pip.
+lock: .venv/ready  ## uv.lock, with the versions of constraints.txt
+	$(BIN)/uv lock --default-index https://pypi.org/simple \
+	$$(grep == constraints.txt | grep -v -e ^pip= -e ^pymdown | sed 's/^/--upgrade-package /')
+
 docs-files: .venv/ready  ## docs/files.md, from the docstrings of all modules
 	$(BIN)/python tools/file_table.py
 
@@ -88,5 +93,5 @@ format: .venv/ready  ## format and fix what can be fixed
 clean:  ## remove the environment and caches
 	rm -rf .venv .bench site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup run run-full test test-slow test-fuzz test-ray test-browser report docs docs-files \
+.PHONY: help setup run run-full test test-slow test-fuzz test-ray test-browser report lock docs docs-files \
 	bench-setup bench check format clean

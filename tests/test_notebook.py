@@ -25,7 +25,7 @@ def kinds(cells):
 
 def test_the_notebook_runs_and_gives_what_its_page_shows(tmp_path, monkeypatch):
     pytest.importorskip(
-        "pandas", reason="the notebook reads results as data frames: install pac4sac[pandas]"
+        "pandas", reason="the notebook reads results as data frames: install the extra pandas"
     )
     text = NOTEBOOK.read_text()
     shown = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]

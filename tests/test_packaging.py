@@ -1,11 +1,15 @@
 """Check what goes into a wheel, without building one, and what developers install and run."""
 
+import importlib.util
 import re
+import sys
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+
+from pac4sac.base import errors
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -74,6 +78,58 @@ def test_what_make_setup_installs_is_pinned():
     groups = PROJECT["dependency-groups"]
     wanted = [*PROJECT["project"]["dependencies"], *groups["dev"], *groups["docs"], "pip"]
     assert [name for name in wanted if distribution(name) not in pinned] == []
+
+
+def test_uv_locks_the_pinned_versions_from_the_public_index():
+    lock = tomllib.loads((ROOT / "uv.lock").read_text())
+    locked = {(package["name"], package.get("version")) for package in lock["package"]}
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = {(distribution(line), line.split("==")[1]) for line in lines if "==" in line}
+    # uv itself takes the place of pip; one has no version for all Pythons.
+    names = {name for name, _ in locked} - {"pymdown-extensions"}
+    assert {(name, version) for name, version in pins if name in names} <= locked
+    assert {name for name, _ in pins} - {name for name, _ in locked} == {"pip"}
+    hosts = set(re.findall(r"https?://([^/\"]+)", (ROOT / "uv.lock").read_text()))
+    assert hosts == {"pypi.org", "files.pythonhosted.org"}
+
+
+@pytest.mark.parametrize(
+    ("is_clone", "has_pip", "command"),
+    [
+        (True, True, r"pip install -c constraints.txt -e '\.\[mujoco\]' in {clone}"),
+        (True, False, r"uv sync --inexact --extra mujoco in {clone}"),
+        (False, True, r"pip install 'pac4sac\[mujoco\]'"),
+        (False, False, r"uv pip install 'pac4sac\[mujoco\]'"),
+    ],
+)
+def test_an_error_says_how_to_install_an_extra_here(
+    is_clone: bool, has_pip: bool, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "elsewhere" / "python"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if has_pip else None)
+    clone = tmp_path / "clone"
+    monkeypatch.setattr(errors, "__file__", str(clone / "src" / "pac4sac" / "base" / "errors.py"))
+    if is_clone:
+        clone.mkdir()
+        (clone / "constraints.txt").touch()
+        (clone / "uv.lock").touch()
+    expected = command.format(clone=re.escape(str(clone)))
+    assert re.fullmatch(f"install it with {expected}", errors.how_to_install("mujoco"))
+
+
+def test_an_inactive_environment_is_named_by_its_pip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "pip").touch()
+    (programs / "pip").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    assert "install it with .venv/bin/pip install" in errors.how_to_install("onnx")
+    monkeypatch.setenv("PATH", str(programs))
+    assert "install it with pip install" in errors.how_to_install("onnx")
 
 
 def test_the_workflow_tests_every_python_that_the_package_names():

@@ -455,7 +455,7 @@ def test_to_the_doctor_training_works_without_pybullet_too(monkeypatch):
     monkeypatch.setattr(doctors, "_learning_seconds", lambda: 0.001)
     code, text = visit()
     assert code == 0
-    assert "pac4sac[bullet]" in text
+    assert "[bullet]'" in text
     assert "Pendulum-v1" in text
 
 

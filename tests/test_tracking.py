@@ -117,7 +117,7 @@ def test_a_missing_tracker_is_reported_with_its_extra_and_leaves_no_files(
         ["study", "run", "smoke"],
     ):
         assert main([*command, "--track", tracker, "--out", str(tmp_path / "x")]) == 2
-        assert f"pac4sac[{tracker}]" in sentence(capsys)
+        assert f"[{tracker}]'" in sentence(capsys)
     assert not (tmp_path / "x").exists()
 
 

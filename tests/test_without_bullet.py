@@ -14,9 +14,9 @@ from pac4sac.tasks import registry
 from pac4sac.training.agent_file import SHIPPED
 
 SENTENCE = (
-    "needs a package that is not installed: pybullet; install pac4sac[bullet], or in a clone pip "
-    "install -c constraints.txt '.[bullet]' (there are wheels for Python 3.11; later versions "
-    "build it with a C++ compiler)."
+    "needs a package that is not installed: pybullet; install it with",
+    "[bullet]'",
+    "(there are wheels for Python 3.11; later versions build it with a C++ compiler).",
 )
 
 
@@ -45,7 +45,8 @@ def test_a_task_of_pybullet_is_refused_in_a_sentence_before_anything_is_written(
     run = report_folders.write_run(Path("trained"), report_folders.task("half-cheetah"))
     shutil.copy(SHIPPED / "half-cheetah.safetensors", run / "agent.safetensors")
     assert main(line.split()) == 2
-    assert " ".join(capsys.readouterr().err.split()).endswith(SENTENCE)
+    error = " ".join(capsys.readouterr().err.split())
+    assert [part for part in SENTENCE if part not in error] == []
     assert [path.name for path in Path().iterdir()] == ["trained"]
 
 

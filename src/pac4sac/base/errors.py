@@ -1,6 +1,10 @@
 """Errors with a message for the user; the command line prints it and exits with 2."""
 
 import importlib
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -17,8 +21,27 @@ class WrongValue(UserError, ValueError):
 
 
 def how_to_install(extra: str) -> str:
-    """Return the part of an error message that says how to install an extra."""
-    return f"install pac4sac[{extra}], or in a clone pip install -c constraints.txt '.[{extra}]'"
+    """Return the part of an error message that says how to install an extra into this environment.
+
+    The command depends on whether this package is a clone, and on whether uv made the environment.
+    """
+    has_pip = importlib.util.find_spec("pip") is not None
+    pip = _program("pip") if has_pip else "uv pip"
+    clone = Path(__file__).parents[3]
+    if not (clone / "constraints.txt").is_file():
+        return f"install it with {pip} install 'pac4sac[{extra}]'"
+    command = f"{pip} install -c constraints.txt -e '.[{extra}]'"
+    if not has_pip and (clone / "uv.lock").is_file():
+        command = f"uv sync --inexact --extra {extra}"
+    return f"install it with {command}{'' if Path.cwd() == clone else f' in {clone}'}"
+
+
+def _program(name: str) -> str:
+    """Return how to call a program of this environment, which may not be the active one."""
+    path = Path(sys.executable).with_name(name)
+    if not path.is_file() or Path(shutil.which(name) or "") == path:
+        return name
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def import_extra(extra: str, problem: str, *modules: str, otherwise: str = "") -> Any:

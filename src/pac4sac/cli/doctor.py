@@ -92,7 +92,7 @@ def _package(name: str) -> Finding:
     if name == "pybullet":
         note = NOTES["no_pybullet"].format(install=how_to_install("bullet"))
         return Finding(name, "none", note, "worth knowing")
-    return Finding(name, "missing", "pip install pac4sac", "missing")
+    return Finding(name, "missing", "a requirement of pac4sac; install that again", "missing")
 
 
 def _extras(modules: Mapping[str, str]) -> Finding:

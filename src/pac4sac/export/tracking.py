@@ -119,10 +119,7 @@ class Trackio(Tracker):
 
     def __init__(self) -> None:
         super().__init__()
-        otherwise = ". If that fails because of the version of pillow, pip install trackio"
-        self._library = import_extra(
-            "trackio", "Trackio is not installed", "trackio", otherwise=otherwise
-        )
+        self._library = import_extra("trackio", "Trackio is not installed", "trackio")
 
     def begin(self, folder: Path, run: Run, step: int) -> Any:
         about = {"project": PROJECT, **_names(folder, run), "resume": "allow"}
