@@ -8,6 +8,7 @@ import pytest
 from tiny_experiments import logs, rows, train
 
 import pac4sac
+from pac4sac.runs.reading import read_runs
 from pac4sac.training.continuation import continue_apart
 
 SHORT, LONG = 120, 230
@@ -61,3 +62,5 @@ def test_what_was_begun_is_described_as_interrupted(short: Path, tmp_path: Path)
     about = json.loads((tmp_path / "apart/runs/sac-lr=0.001-seed0/run.json").read_text())
     assert (about["status"], about["task"]["steps"]) == ("interrupted", LONG)
     assert "logs" not in about
+    (first, _) = read_runs(tmp_path / "apart")  # refuses a file that was changed
+    assert first.status == "interrupted"

@@ -181,16 +181,20 @@ def test_a_wrong_space_is_refused_before_anything_is_written(
         ({"settings": {"lr": 0.1, "warmup": 100}}, "lr"),
         ({"settings": {"warmup": 3000}}, "warm-up"),
         ({"storage": "nothing://x"}, "nothing://x"),
+        ({"engine": "slurm"}, "local or ray"),
+        ({"engine": "moon"}, "local or ray"),
+        ({"address": "10.0.0.1:6379"}, "--engine ray"),
+        ({"parallel": 0}, "--parallel"),
     ],
 )
 def test_wrong_arguments_are_refused(
     change: dict[str, Any], word: str, tmp_path: Path, trainer: FormulaTrainer
 ):
     with pytest.raises(UserError) as caught:
-        pac4sac.tune("Pendulum-v1", "sac", **{**HOW, **change}, out=tmp_path)
+        pac4sac.tune("Pendulum-v1", "sac", **{**HOW, **change}, out=tmp_path / "search")
     assert word in str(caught.value)
     assert trainer.trained == []
-    assert not (tmp_path / "tune.json").exists()
+    assert not (tmp_path / "search").exists()
 
 
 def test_samplers_and_pruners_are_found_by_name():
@@ -269,9 +273,29 @@ def test_the_best_settings_are_trained_again_with_fresh_seeds(
     assert difference.value > 0
     assert "better than the defaults" in str(found)
     bias = score_difference(winner, fresh)
-    assert ("too good" in str(found)) == (bias.value > 0)
+    assert ("too optimistic" in str(found)) == (bias.value > 0)
     assert f"lr={found.settings['lr']}" in found.command
     assert "--seeds 3000:3004" in found.command
+
+
+def test_a_final_training_that_stopped_before_the_best_settings_is_continued(
+    tmp_path: Path, trainer: FormulaTrainer
+):
+    def stop_after_the_defaults(study: Study) -> None:
+        if study.name == "confirm":
+            for run in study.runs():
+                if run.label == "default":
+                    place = tmp_path / "confirm" / "experiments" / run.task.name / "runs" / run.id
+                    trainer.write(place, run)
+            raise search.SearchStopped(TIME_IS_UP)
+
+    trainer.before = stop_after_the_defaults
+    found = pac4sac.tune("Pendulum-v1", "sac", **HOW, out=tmp_path)
+    assert not found.complete
+    assert found.command == ""
+    assert "fresh" not in found.summary
+    trainer.before = lambda study: None
+    assert "--seeds 3000:3004" in pac4sac.tune("Pendulum-v1", "sac", **HOW, out=tmp_path).command
 
 
 def test_a_search_that_finds_nothing_says_so(tmp_path: Path, trainer: FormulaTrainer):

@@ -1,5 +1,6 @@
 """Export of learning curves as a CSV file in a schema that several projects share."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,18 +39,17 @@ def export_curves(folders: Sequence[Path], out: Path) -> str:
     out = Path(out)
     if out.is_dir() or not is_curve_file(out):
         raise UserError(f"{out} must name a CSV file to write, such as {out / 'curves.csv'}.")
-    context = read_context(folders)
-    variants = [variant for variant in context.all_variants if not variant.is_foreign]
-    warn_of_damage(run for variant in variants for run in variant.runs)
-    rows = [row for variant in variants for row in _rows(variant)]
+    variants = [variant for variant in read_context(folders).all_variants if not variant.is_foreign]
+    runs = [run for variant in variants for run in variant.runs]
+    warn_of_damage(runs)
+    rows = [*itertools.chain(*map(_rows, variants))]
     if not rows:
         raise UserError(
             f"{', '.join(map(str, folders))} has no run with an episode or an evaluation."
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, to_csv(rows))
-    runs = sum(len(variant.runs) for variant in variants)
-    return f"{runs} runs in {len(rows)} rows were written to {out}."
+    return f"{len(runs)} runs in {len(rows)} rows were written to {out}."
 
 
 def _rows(variant: Variant) -> Iterator[Sequence[Any]]:

@@ -131,23 +131,25 @@ def replay_episodes(file: Path, agent: TrainedAgent) -> Iterator[Episode]:
         raise UserError(f"There is no replay buffer: {stored.missing}. Omit --replay.")
     s, a, r, s2, terminated = (part[0].numpy() for part in stored.batch)
     with contextlib.closing(make_env(agent.run.task)) as env:
-        space, convert = env.observation_space, env.from_unit or np.asarray
-        shape = space.shape or s.shape[1:]
-        actions = np.stack([convert(action) for action in a])
-    logged = {row["step"] for row in read_run(file.parent).episodes}
-    first = max(logged, default=len(r)) - len(r) if _is_whole(file, len(r)) else 0
-    begins = [0]
-    for step in range(1, len(r)):
-        follows = np.array_equal(s[step], s2[step - 1]) and not terminated[step - 1]
-        if not follows or first + step in logged:
-            begins.append(step)
+        shape = env.observation_space.shape or s.shape[1:]
+        actions = np.stack([*map(env.from_unit or np.asarray, a)])
+    logged = _logged_ends(file, len(r))
+    follows = (s[1:] == s2[:-1]).all(axis=1) & ~terminated[:-1].astype(bool)
+    begins = [0, *(step for step in range(1, len(r)) if step in logged or not follows[step - 1])]
     for begin, end in zip(begins, [*begins[1:], len(r)], strict=True):
         seen = np.concatenate([s[begin:end], s2[end - 1 : end]]).reshape(-1, *shape)
         rewards = r[begin:end].astype(np.float64)
         yield Episode(seen, actions[begin:end], rewards, bool(terminated[end - 1]))
 
 
-def _is_whole(file: Path, rows: int) -> bool:
+def _logged_ends(file: Path, rows: int) -> set[int]:
+    """Return the rows of a replay buffer at which episodes of the log have ended."""
+    ends = [row["step"] for row in read_run(file.parent).episodes]
+    first = max(ends, default=rows) - rows if _is_whole(file) else 0
+    return {end - first for end in ends}
+
+
+def _is_whole(file: Path) -> bool:
     """Return whether the steps of the rows are known, because the buffer ends with the last
     episode."""
     record = read_run(file.parent)

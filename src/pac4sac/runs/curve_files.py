@@ -7,6 +7,7 @@ A curve of another project is a run with evaluation returns only.
 import csv
 import dataclasses
 import io
+import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -183,17 +184,22 @@ def foreign_runs(curves: Sequence[Curve], own: Iterable[RunRecord]) -> list[RunR
         curves: The curves.
         own: Our runs.
     """
-    tasks = {_task_key(run.task): run.task for run in own}.values()
-    runs = []
+    tasks = [*{_task_key(run.task): run.task for run in own}.values()]
+    runs: list[RunRecord] = []
     for env_name, members in group_by(curves, key=lambda curve: curve.env_name).items():
         same = [task for task in tasks if env_name in (task["name"], task.get("env_id"))]
-        placed = [(c, task, c.until(task.get("steps", 0))) for c in members for task in same]
-        runs += [_record(part, task) for _, task, part in placed if part is not None]
-        reached = {_name(curve) for curve, _, part in placed if part is not None}
-        alone = [curve for curve in members if _name(curve) not in reached]
+        placed = {_name(curve): _records_on(same, curve) for curve in members}
+        runs += itertools.chain(*placed.values())
+        alone = [curve for curve in members if not placed[_name(curve)]]
         steps = min((curve.steps for curve in alone), default=0)
         runs += [_record_alone(curve.until(steps) or curve, steps) for curve in alone]
     return runs
+
+
+def _records_on(tasks: Iterable[dict[str, Any]], curve: Curve) -> list[RunRecord]:
+    """Return a curve as a run on each of our tasks whose last step it reaches."""
+    parts = [(curve.until(task.get("steps", 0)), task) for task in tasks]
+    return [_record(part, task) for part, task in parts if part is not None]
 
 
 def _task_key(task: Mapping[str, Any]) -> str:

@@ -118,7 +118,7 @@ def run_study(
     """
     stop, request = StopRequest(max_minutes), checked({**study.slurm, **slurm})
     callbacks_named(callbacks)  # reports an invalid name before anything is written
-    _check_engine_options(engine, address, parallel, callbacks)
+    check_engine_options(engine, address, parallel, callbacks)
     _check_slurm_options(engine, max_minutes, slurm)
     _check_importable(engine, study)
     if engine == "slurm":
@@ -151,8 +151,8 @@ def _measure_missing_cost(study: Study, root: Path, options: Mapping[str, Any]) 
         measure_cost(study, root, Options(**{**study.options, **options, "steps": 1}))
 
 
-def _check_engine_options(
-    engine: str, address: str | None, parallel: int | None, callbacks: Sequence[str]
+def check_engine_options(
+    engine: str, address: str | None, parallel: int | None, callbacks: Sequence[str] = ()
 ) -> None:
     """Refuse options that the engine lacks, and numbers that are too small."""
     if callbacks and engine != "local":

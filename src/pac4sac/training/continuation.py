@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import shutil
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from pac4sac.base.files import read_json, write_json
-from pac4sac.runs.reading import read_experiment
+from pac4sac.runs.reading import read_experiment, sealed
 from pac4sac.runs.status import Status
 from pac4sac.tasks.pool import snapshot_of_run
 from pac4sac.training import checkpoint
@@ -44,23 +44,30 @@ def continue_apart(source: Path, labels: Container[str], target: Path, steps: in
     """
     about = read_experiment(source)
     parts: list[tuple[list[Run], Checkpoint]] = []
-    for number, runs in enumerate(experiment_runs(about)):
-        retried = [run for run in runs if attempts(source, run.id)]
-        whole = source / "cohorts" / f"{number:03d}", runs
-        alone = [(retry_folder(source, run.id, attempts(source, run.id)), [run]) for run in retried]
-        for folder, trained in (whole, *alone):
-            left = retried if trained is runs else []
-            chosen = [run for run in trained if run.label in labels and run not in left]
-            if not chosen:
-                continue
-            saved = checkpoint.read_newest(folder, _fingerprint(trained))
-            if saved is None:
-                return False
-            parts.append((chosen, _of_runs(saved, [trained.index(run) for run in chosen], chosen)))
+    for folder, trained, last_here in _trained_in(source, experiment_runs(about)):
+        chosen = [run for run in last_here if run.label in labels]
+        if not chosen:
+            continue
+        saved = checkpoint.read_newest(folder, _fingerprint(trained))
+        if saved is None:
+            return False
+        parts.append((chosen, _of_runs(saved, [trained.index(run) for run in chosen], chosen)))
     if parts:
         options = dataclasses.replace(Options(**about["options"]), steps=steps)
         _write(source, target, parts, options)
     return bool(parts)
+
+
+def _trained_in(
+    source: Path, cohorts: Sequence[Sequence[Run]]
+) -> Iterator[tuple[Path, Sequence[Run], list[Run]]]:
+    """Yield the folder of each cohort and of each retry, the runs that it trained, and those that
+    it trained last."""
+    for number, runs in enumerate(cohorts):
+        retried = [run for run in runs if attempts(source, run.id)]
+        yield source / "cohorts" / f"{number:03d}", runs, [r for r in runs if r not in retried]
+        for run in retried:
+            yield retry_folder(source, run.id, attempts(source, run.id)), [run], [run]
 
 
 def _fingerprint(runs: Sequence[Run]) -> str:
@@ -119,4 +126,4 @@ def _copy_run(source: Path, target: Path, run: Run) -> None:
     about = read_json(source / "run.json") | run.describe()
     about |= {"status": Status.INTERRUPTED, "status_detail": None}
     about.pop("logs", None)  # checksums of the ended logs
-    write_json(target / "run.json", about)
+    write_json(target / "run.json", sealed(about))

@@ -142,17 +142,16 @@ def _made(made: Any, arguments: dict[str, Any]) -> Any:
 
 def _check_space(sampler: str, space: Space) -> None:
     """Refuse a space that a sampler cannot handle."""
-    choices = [each.name for each in space if each.choices]
-    if sampler in NUMBERS_ONLY and choices:
+    choices = ", ".join(each.name for each in space if each.choices)
+    if choices and sampler in NUMBERS_ONLY:
         raise UserError(
-            f"{sampler} searches numbers only, but {', '.join(choices)} is a choice between "
-            f"values; use TPESampler."
+            f"{sampler} searches numbers only, but {choices} is a choice between values; use "
+            "TPESampler."
         )
-    endless = [each.name for each in space if not (each.choices or each.is_whole or each.step)]
-    if sampler in NEEDS_STEPS and endless:
+    endless = ", ".join(each.name for each in space if each.is_endless)
+    if endless and sampler in NEEDS_STEPS:
         raise UserError(
-            f"{sampler} tries every value, but {', '.join(endless)} has no step; write "
-            "LOW:HIGH:STEP or A,B,C."
+            f"{sampler} tries every value, but {endless} has no step; write LOW:HIGH:STEP or A,B,C."
         )
 
 

@@ -150,7 +150,6 @@ class Search:
         name = "-".join(["pac4sac", plan.algo, *(task.name for task in plan.tasks)])
         directions = optuna.study.StudyDirection
         lower = plan.objective.lower_is_better
-        make_sampler(sampler, plan.space, sampler_seed)  # reports a mistake before any training
         self.study = optuna.create_study(
             storage=storage,
             pruner=make_pruner(pruner),
@@ -226,6 +225,7 @@ class Search:
 
     def _next_batch(self, most: int) -> tuple[list[Trial], Path]:
         """Return a batch of a killed worker, or a new one; an empty batch if there is none."""
+        self._fail_lost_trials()
         for place, left in self._left_batches().items():
             return [Trial(self.study, trial._trial_id) for trial in left], Path(place)
         batch: list[Trial] = []
@@ -243,18 +243,21 @@ class Search:
     def _left_batches(self) -> dict[str, list[FrozenTrial]]:
         """Return the abandoned trials of this folder, by the folder of their batch."""
         running = self.trials(TrialState.RUNNING)
-        for trial in running:
-            began = trial.datetime_start or datetime.now()
-            if FOLDER not in trial.user_attrs and (datetime.now() - began).total_seconds() > LOST:
-                self.study.tell(trial.number, state=TrialState.FAIL)
-        here = [trial for trial in running if FOLDER in trial.user_attrs]
-        batches = group_by(here, key=lambda trial: str(trial.user_attrs[FOLDER]))
+        placed = [trial for trial in running if FOLDER in trial.user_attrs]
+        batches = group_by(placed, key=lambda trial: str(trial.user_attrs[FOLDER]))
         inside = str((self.root / "trials").resolve())
         return {
             folder: trials
             for folder, trials in batches.items()
             if folder.startswith(inside) and Path(folder).is_dir() and not is_locked(Path(folder))
         }
+
+    def _fail_lost_trials(self) -> None:
+        """Mark trials as failed whose worker died before it gave them a folder."""
+        for trial in self.trials(TrialState.RUNNING):
+            age = datetime.now() - (trial.datetime_start or datetime.now())
+            if FOLDER not in trial.user_attrs and age.total_seconds() > LOST:
+                self.study.tell(trial.number, state=TrialState.FAIL)
 
     def _ask(self) -> Trial | None:
         """Return a new trial; None if its settings repeat those of an ended trial, whose value it
@@ -296,28 +299,39 @@ class Search:
 
     def _train(self, batch: Sequence[Trial], folder: Path) -> None:
         """Train a batch stage by stage, with the trials that remain at each rung."""
-        left = {f"trial-{trial.number:04d}": trial for trial in batch}
-        settings = {name: dict(trial.params) for name, trial in left.items()}
-        left = {name: t for name, t in left.items() if self._is_allowed(t, settings[name])}
+        left = {f"trial-{trial.number:04d}": trial for trial in batch if self._is_allowed(trial)}
         before: Path | None = None
         for part in self.plan.stages:
-            if not left:
-                return
-            place = folder / f"{part:g}"
-            variants = [self.plan.variant(name, settings[name]) for name in left]
-            records = self._train_stage(self.plan.study(variants, part), place, before)
-            for name, trial in list(left.items()):
-                if not self._note(trial, records[name], part):
-                    del left[name]
-            if part < 1:
-                left = {name: trial for name, trial in left.items() if self._goes_on(trial, part)}
-            before = place
+            if left:
+                left = self._train_to(part, left, folder, before)
+            before = folder / f"{part:g}"
 
-    def _is_allowed(self, trial: Trial, settings: Mapping[str, Any]) -> bool:
+    def _train_to(
+        self, part: float, trials: Mapping[str, Trial], folder: Path, before: Path | None
+    ) -> dict[str, Trial]:
+        """Train trials to a fraction of the steps; return those that continue.
+
+        Args:
+            part: The fraction.
+            trials: The trials by the name of their variant.
+            folder: Folder of the batch.
+            before: Folder of the previous stage; None for the first stage.
+        """
+        variants = [self.plan.variant(name, trial.params) for name, trial in trials.items()]
+        study = self.plan.study(variants, part)
+        records = self._train_stage(study, folder / f"{part:g}", before)
+        whole = {
+            name: trial for name, trial in trials.items() if self._note(trial, records[name], part)
+        }
+        if part == 1:
+            return {}
+        return {name: trial for name, trial in whole.items() if self._goes_on(trial, part)}
+
+    def _is_allowed(self, trial: Trial) -> bool:
         """Return whether settings are compatible with each other; a trial with others counts as
         failed."""
         try:
-            make_config(self.plan.algo, self.plan.preset, {**self.plan.settings, **settings})
+            make_config(self.plan.algo, self.plan.preset, {**self.plan.settings, **trial.params})
         except UserError as error:
             trial.set_user_attr(OUTCOME, str(error))
             self.study.tell(trial, state=TrialState.FAIL)

@@ -44,6 +44,11 @@ class SearchedSetting:
             return value in self.choices
         return bool(self.low <= value <= self.high)
 
+    @property
+    def is_endless(self) -> bool:
+        """Return whether it has infinitely many values."""
+        return not (self.choices or self.is_whole or self.step)
+
     def distribution(self) -> Any:
         """Return the distribution of the parameter for Optuna."""
         from optuna import distributions
@@ -155,20 +160,27 @@ def _of_range(field: Setting, table: Mapping[str, Any]) -> SearchedSetting:
     if kind not in (int, float):
         raise UserError(f"{field.name} is not a number; list its values, as in A,B.")
     low, high = (_number(field, table[end]) for end in ("low", "high"))
-    step, log = table.get("step"), bool(table.get("log"))
-    step = None if step is None or (step == 1 and kind is int) else _number(field, step)
     if not low < high:
         raise UserError(f"The range of {field.name} is empty: {low:g} is not below {high:g}.")
+    for end in (low, high):
+        check_value(field.name, kind(end), kind, field.metadata["allowed"])
+    log, step = bool(table.get("log")), _step(field, table.get("step"), high - low)
     if log and (low <= 0 or step is not None):
         raise UserError(
             f"A logarithmic range of {field.name} must begin above 0 and have no step, not "
             f"{low:g}:{high:g}."
         )
-    if step is not None and not 0 < step <= high - low:
-        raise UserError(f"The step of {field.name} must fit its range, not {step:g}.")
-    for end in (low, high):
-        check_value(field.name, kind(end), kind, field.metadata["allowed"])
     return SearchedSetting(field.name, (), low, high, log, step, kind is int)
+
+
+def _step(field: Setting, given: Any, width: float) -> float | None:
+    """Return the step of a range, or None for that of all whole numbers or of a continuous one."""
+    if given is None or (given == 1 and type(field.default) is int):
+        return None
+    step = _number(field, given)
+    if not 0 < step <= width:
+        raise UserError(f"The step of {field.name} must fit its range, not {step:g}.")
+    return step
 
 
 def _number(field: Setting, value: Any) -> float:

@@ -19,11 +19,14 @@ from pac4sac.base.text import file_name
 from pac4sac.base.trust import allow, allow_named
 from pac4sac.report.commands import train_command
 from pac4sac.report.tuning import about_search
-from pac4sac.runs.reading import read_runs
+from pac4sac.runs.reading import RunRecord, read_runs
 from pac4sac.runs.seeds import seed_list, seeds_text
 from pac4sac.runs.tuning import SUMMARY, VERSION
 from pac4sac.studies.definition import Study
+from pac4sac.studies.ray.cluster import cluster_address
+from pac4sac.studies.run import check_engine_options
 from pac4sac.studies.tuning.objective import BrokenOff, SearchObjective
+from pac4sac.studies.tuning.sampling import make_pruner, make_sampler
 from pac4sac.studies.tuning.search import OUTCOME, VALUES, Plan, Search, SearchStopped, locked
 from pac4sac.studies.tuning.space import make_space
 from pac4sac.studies.tuning.storage import open_storage
@@ -168,13 +171,18 @@ def tune(
     )
     fresh = tuple(seed_list(fresh_seeds))
     _check_numbers(plan, trials, at_once, fresh)
-    root = Path(out) if out is not None else Path("experiments", _folder_name(plan))
-    root.mkdir(parents=True, exist_ok=True)
+    # These report a mistake before anything is written.
+    make_sampler(sampler, plan.space, sampler_seed)
+    make_pruner(pruner)
+    _check_engine(engine, address, parallel)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    root = Path(out) if out is not None else Path("experiments", _folder_name(plan))
+    opened = open_storage(storage) if storage else None
+    root.mkdir(parents=True, exist_ok=True)
     launching = {"parallel": parallel, "memory": memory, "engine": engine, "address": address}
     search = Search(
         plan,
-        open_storage(storage or str(root / JOURNAL)),
+        opened or open_storage(str(root / JOURNAL)),
         root,
         watcher or Watcher(),
         sampler=sampler,
@@ -251,6 +259,14 @@ def _check_numbers(plan: Plan, trials: int, at_once: int, fresh: Sequence[int]) 
     names = [task.name for task in plan.tasks]
     if len({*names}) < len(names):
         raise UserError("A task is listed twice; list each one once.")
+
+
+def _check_engine(engine: str, address: str | None, parallel: int | None) -> None:
+    if engine not in ("local", "ray"):
+        raise UserError(f"A search trains with the engine local or ray, not {engine!r}.")
+    check_engine_options(engine, address, parallel)
+    if engine == "ray":
+        cluster_address(address)
 
 
 def _folder_name(plan: Plan) -> str:
@@ -356,28 +372,41 @@ def _fresh_results(search: Search, winner: FrozenTrial) -> dict[str, Any]:
     root = search.root / CONFIRM
     if not any(root.glob("experiments/*/runs/*/run.json")):
         return {}
-    has_defaults = winner.params == search.plan.defaults()
-    records = read_runs(root)
-    found: dict[str, Any] = {}
-    for key, label in (("fresh", DEFAULT if has_defaults else TUNED), ("defaults", DEFAULT)):
-        own = [run for run in records if run.label == label]
-        try:
-            found[key] = _scores(search, search.plan.objective.values(own))
-        except BrokenOff as error:
-            found["broken_off"] = f"{label}, {error}"
-            continue
-        if key == "fresh":
-            first = [run for run in own if run.task["name"] == search.plan.tasks[0].name]
-            found["command"] = train_command(first, seeds_text(run.seed for run in first))
-    return (
-        found
-        if all(map(_is_whole, (found.get("fresh"), found.get("defaults"))))
-        else {key: value for key, value in found.items() if key in ("broken_off", "command")}
-    )
+    records, tuned = read_runs(root), TUNED if winner.params != search.plan.defaults() else DEFAULT
+    about: dict[str, Any] = {}
+    try:
+        fresh = _fresh_scores(search, records, tuned)
+        if _is_whole(fresh):
+            about["command"] = _command(search, records, tuned)
+        defaults = _fresh_scores(search, records, DEFAULT)
+    except BrokenOff as error:
+        return about | {"broken_off": str(error)}
+    is_whole = _is_whole(fresh) and _is_whole(defaults)
+    return about | ({"fresh": fresh, "defaults": defaults} if is_whole else {})
 
 
-def _is_whole(scores: Mapping[str, Sequence[float]] | None) -> bool:
-    return scores is not None and all(map(len, scores.values()))
+def _fresh_scores(search: Search, records: Sequence[RunRecord], label: str) -> dict[str, Any]:
+    """Return the scores of a variant of the final training.
+
+    Raises:
+        BrokenOff: If a run has no result.
+    """
+    try:
+        values = search.plan.objective.values([run for run in records if run.label == label])
+    except BrokenOff as error:
+        raise BrokenOff(f"{label}, {error}") from error
+    return _scores(search, values)
+
+
+def _command(search: Search, records: Sequence[RunRecord], label: str) -> str:
+    """Return the command that trains a variant of the final training on the first task."""
+    task = search.plan.tasks[0].name
+    runs = [run for run in records if run.label == label and run.task["name"] == task]
+    return train_command(runs, seeds_text(run.seed for run in runs))
+
+
+def _is_whole(scores: Mapping[str, Sequence[float]]) -> bool:
+    return all(map(len, scores.values()))
 
 
 def _write(root: Path, summary: Mapping[str, Any]) -> "WrittenReport":
