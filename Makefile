@@ -17,7 +17,7 @@ help:  ## list the targets
 	$(PYTHON) -m venv .venv
 	$(INSTALL) pip
 	$(INSTALL) torch
-	$(INSTALL) --group dev -e '.[pandas,video,pygame,tune,slurm]'
+	$(INSTALL) --group dev -e '.[pandas,video,pygame,tune,slurm,hub,minari]'
 	@touch $@
 
 setup: .venv/ready  ## make .venv with the pinned versions and the tools of developers

@@ -1,15 +1,17 @@
-"""Do several seeds per trial pay? Searches with five seeds per trial in cohorts, beside searches
-with one seed per trial in the ordinary way, with as many environment steps and the same sampler.
+"""Do several seeds per trial pay? Searches with five seeds per trial in cohorts, compared with
+searches with one seed per trial in the ordinary way.
 
-`python benchmarks/tuning.py seeds --out DIR` runs five searches of each kind on Pendulum-v1, of 12
-million run-steps in all. DIR/seeds.json then has for each search the chosen settings, their returns
-on fresh seeds and the wall-clock time. `python benchmarks/tuning.py search --out DIR` searches on
-Pendulum-v1 and on cartpole-swingup with about 200 trainings each. Both continue if they are called
-again."""
+Both kinds have the same number of environment steps, the same sampler, and the default settings as
+first trial. `python benchmarks/tuning.py seeds --out DIR` runs five searches of each kind on
+Pendulum-v1, of 12 million run-steps in all. DIR/seeds.json then has for each search the chosen
+settings, their returns on fresh seeds, and the time of the search; DIR also keeps all trials and
+runs. `python benchmarks/tuning.py search --out DIR` searches on Pendulum-v1 and on cartpole-swingup
+with about 200 trainings each. Both continue if they are called again; the time of a search that was
+interrupted is not counted. A trial of the script: --steps 400 --trainings 10 --searches 2."""
 
 import argparse
 import json
-import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,11 +19,16 @@ from typing import Any
 import optuna
 
 import pac4sac
+from pac4sac.agents import make_config
 from pac4sac.base.files import read_json, write_json
 from pac4sac.runs.metrics import last_evaluations
+from pac4sac.runs.statistics import summarise, welch
+from pac4sac.runs.status import BROKEN_OFF
 from pac4sac.studies.tuning.sampling import make_sampler
 from pac4sac.studies.tuning.space import make_space
+from pac4sac.studies.tuning.storage import open_storage
 
+TASK, ALGO = "Pendulum-v1", "sac"
 SPACE = {
     "lr": "1e-4:1e-2:log",
     "tau": "0.001:0.1:log",
@@ -29,7 +36,7 @@ SPACE = {
     "n_step": "1:5",
     "batch": [64, 128, 256],
 }
-SETTINGS = {"width": 64, "warmup": 1000}
+WIDTH, WARMUP = 64, 1000
 STEPS, TRAININGS, SEEDS, SEARCHES = 10_000, 120, 5, 5
 FRESH = range(3000, 3010)
 
@@ -43,6 +50,7 @@ def main() -> None:
     parser.add_argument("--trainings", type=int, default=TRAININGS)
     parser.add_argument("--searches", type=int, default=SEARCHES)
     asked = parser.parse_args()
+    asked.settings = {"width": WIDTH, "warmup": min(WARMUP, asked.steps // 10)}
     asked.out.mkdir(parents=True, exist_ok=True)
     if asked.part == "seeds":
         compare_kinds(asked)
@@ -51,28 +59,61 @@ def main() -> None:
 
 
 def compare_kinds(asked: argparse.Namespace) -> None:
-    """Run all searches of both kinds; what has ended is kept."""
+    """Run all searches of both kinds; those that have ended are kept."""
     for number in range(asked.searches):
         for kind, run in (("cohorts", in_cohorts), ("ordinary", in_the_ordinary_way)):
-            file = asked.out / f"{kind}-{number}.json"
+            file, root = asked.out / f"{kind}-{number}.json", asked.out / f"{kind}-{number}"
             if not file.exists():
-                began = time.monotonic()
-                found = run(asked, number)
-                write_json(file, {**found, "seconds": time.monotonic() - began})
-    rows = [read_json(file) for file in sorted(asked.out.glob("*-[0-9]*.json"))]
-    write_json(asked.out / "seeds.json", {"rows": rows, "steps": asked.steps})
-    for row in rows:
-        print(f"{row['kind']}: {fmean(row['fresh']):.1f} on fresh seeds, {row['seconds']:.0f} s")
+                is_new = not root.exists()
+                found = run(asked, number, root)
+                seconds = search_seconds(root) if is_new else None
+                write_json(file, {"kind": kind, "search": number, "seconds": seconds, **found})
+    files = sorted(asked.out.glob("cohorts-*.json")) + sorted(asked.out.glob("ordinary-*.json"))
+    rows = [read_json(file) for file in files]
+    options = {"steps": asked.steps, "trainings": asked.trainings, "seeds": SEEDS}
+    write_json(asked.out / "seeds.json", {**options, "fresh_seeds": [*FRESH], "rows": rows})
+    print("\n".join(about(rows)))
 
 
-def in_cohorts(asked: argparse.Namespace, number: int) -> dict[str, Any]:
-    """Search with several seeds per trial, without pruning, so that all steps are spent."""
+def about(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the results in sentences; the value of a search is the mean over its fresh seeds."""
+    sentences, means = [], {}
+    for kind in ("cohorts", "ordinary"):
+        own = [row for row in rows if row["kind"] == kind]
+        means[kind] = summarise([fmean(row["fresh"]) for row in own if row["fresh"]])
+        times = [row["seconds"] for row in own if row["seconds"] is not None]
+        time = f"{fmean(times):.0f} s per search" if times else "time not known"
+        values = ", ".join(f"{fmean(row['fresh']):.1f}" for row in own if row["fresh"])
+        sentences.append(f"{kind}: return on fresh seeds {values}; {time}")
+    difference = welch(means["cohorts"], means["ordinary"])
+    low, high = (
+        "unknown" if end is None else f"{end:.1f}" for end in (difference.low, difference.high)
+    )
+    sentences.append(
+        f"cohorts minus ordinary: {difference.value:.1f}, 95% CI [{low}, {high}], "
+        f"n = {means['cohorts'].n} vs {means['ordinary'].n} searches"
+    )
+    return sentences
+
+
+def search_seconds(root: Path) -> float:
+    """Return the time from the start of the first trial of a search to the end of the last one."""
+    storage = open_storage(str(root / "optuna.log"))
+    (study,) = storage.get_all_studies()
+    trials = storage.get_all_trials(study._study_id, deepcopy=False)
+    starts = [trial.datetime_start for trial in trials if trial.datetime_start]
+    ends = [trial.datetime_complete for trial in trials if trial.datetime_complete]
+    return float((max(ends) - min(starts)).total_seconds())
+
+
+def in_cohorts(asked: argparse.Namespace, number: int, root: Path) -> dict[str, Any]:
+    """Search with several seeds per trial, without pruning, so all steps are taken."""
     seeds = range(1000 + 10 * number, 1000 + 10 * number + SEEDS)
     found = pac4sac.tune(
-        "Pendulum-v1",
-        "sac",
+        TASK,
+        ALGO,
         space=SPACE,
-        settings=SETTINGS,
+        settings=asked.settings,
         trials=asked.trainings // SEEDS,
         seeds=seeds,
         fresh_seeds=FRESH,
@@ -80,62 +121,70 @@ def in_cohorts(asked: argparse.Namespace, number: int) -> dict[str, Any]:
         pruner="none",
         rungs=(),
         sampler_seed=number,
-        out=asked.out / f"cohorts-{number}",
+        out=root,
         device=asked.device,
     )
-    fresh = found.summary["fresh"]["Pendulum-v1"]
-    return {"kind": "cohorts", "search": number, "settings": found.settings, "fresh": fresh}
+    return {"settings": found.settings, "fresh": found.summary.get("fresh", {}).get(TASK, [])}
 
 
-def in_the_ordinary_way(asked: argparse.Namespace, number: int) -> dict[str, Any]:
+def in_the_ordinary_way(asked: argparse.Namespace, number: int, root: Path) -> dict[str, Any]:
     """Search with one training after another, each with one seed."""
-    space, root = make_space("sac", SPACE), asked.out / f"ordinary-{number}"
     root.mkdir(exist_ok=True)
-    backend = optuna.storages.journal.JournalFileBackend(str(root / "optuna.log"))
+    space = make_space(ALGO, SPACE)
     study = optuna.create_study(
-        storage=optuna.storages.JournalStorage(backend),
+        storage=open_storage(str(root / "optuna.log")),
         study_name="ordinary",
         direction="maximize",
         load_if_exists=True,
     )
+    if not study.trials:
+        defaults = make_config(ALGO, "default", asked.settings)
+        study.enqueue_trial({each.name: getattr(defaults, each.name) for each in space})
     distributions = {each.name: each.distribution() for each in space}
-    done = (optuna.trial.TrialState.COMPLETE,)
-    while (count := len(study.get_trials(states=done))) < asked.trainings:
+    states = optuna.trial.TrialState
+    ended = (states.COMPLETE, states.PRUNED)
+    while (count := len(study.get_trials(states=ended))) < asked.trainings:
         study.sampler = make_sampler("TPE", space, 100_003 * number + len(study.trials))
         trial = study.ask(distributions)
-        (value,) = returns(asked, dict(trial.params), [2000 + number], root / f"{trial.number:04d}")
-        study.tell(trial, value)
+        values = returns(asked, dict(trial.params), [2000 + number], root / f"{trial.number:04d}")
+        if values:
+            study.tell(trial, values[0])
+        else:
+            study.tell(trial, state=states.PRUNED)
         print(f"ordinary search {number}: {count + 1} of {asked.trainings} trainings", flush=True)
     best = dict(study.best_trial.params)
-    fresh = returns(asked, best, FRESH, root / "confirm")
-    return {"kind": "ordinary", "search": number, "settings": best, "fresh": fresh}
+    return {"settings": best, "fresh": returns(asked, best, FRESH, root / "confirm")}
 
 
-def returns(asked: argparse.Namespace, chosen: Any, seeds: Any, folder: Path) -> list[float]:
-    """Return the last evaluation of each seed."""
+def returns(
+    asked: argparse.Namespace, chosen: Mapping[str, Any], seeds: Sequence[int], folder: Path
+) -> list[float]:
+    """Return the last evaluation of each seed; nothing if a run diverged or failed."""
     if (folder / "experiment.json").exists():
         result = pac4sac.resume(folder)
     else:
         result = pac4sac.train(
-            "Pendulum-v1",
-            "sac",
+            TASK,
+            ALGO,
             seeds=seeds,
-            settings={**SETTINGS, **chosen},
+            settings={**asked.settings, **chosen},
             steps=asked.steps,
             out=folder,
             device=asked.device,
         )
+    if any(run.status in BROKEN_OFF for run in result.runs):
+        return []
     return [last_evaluations(run)["deterministic"] for run in result.runs]
 
 
 def search_two_tasks(asked: argparse.Namespace) -> None:
     """Search with about 200 trainings on each of two tasks."""
-    for task, steps in (("Pendulum-v1", asked.steps), ("cartpole-swingup", None)):
+    for task, steps in ((TASK, asked.steps), ("cartpole-swingup", None)):
         found = pac4sac.tune(
             task,
-            "sac",
+            ALGO,
             space=SPACE,
-            settings=SETTINGS,
+            settings=asked.settings,
             trials=40,
             seeds=range(1000, 1005),
             fresh_seeds=FRESH,

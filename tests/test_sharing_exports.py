@@ -213,6 +213,7 @@ def test_a_data_set_that_cannot_be_written_is_refused(
     shutil.copytree(trained, tmp_path / "copy")
     shutil.rmtree(tmp_path / "copy" / "cohorts")
     gone = ["export", "minari", str(tmp_path / "copy"), "--name", "b-v0", "--replay"]
-    assert main(gone) == 2
+    assert main([*gone, "--out", str(tmp_path / "third")]) == 2
+    assert not (tmp_path / "third").exists()
     monkeypatch.setitem(sys.modules, "minari", None)
     assert main([*line, "--name", "c-v0"]) == 2

@@ -71,13 +71,11 @@ def export_minari(
         raise UserError(f"episodes must be at least 1, not {episodes}.")
     file = choose_agent(path)
     agent = load(file)
+    chosen = [*replay_episodes(file, agent)] if from_replay else []
     with _datasets_in(out):
         if name in minari.list_local_datasets():
             raise UserError(f"A data set {name} exists already; choose another version.")
-        if from_replay:
-            chosen = list(replay_episodes(file, agent))
-        else:
-            chosen = [fresh_episode(agent, seed + number) for number in range(episodes)]
+        chosen = chosen or [fresh_episode(agent, seed + number) for number in range(episodes)]
         _write(minari, name, agent, chosen, REPLAY if from_replay else FRESH)
     steps = sum(len(episode.rewards) for episode in chosen)
     place = f" in {out}" if out else ""
