@@ -21,7 +21,7 @@ from pac4sac.studies.watcher import Watcher
 
 def cohort(folder: Path, title: str, done: int = 0) -> Any:
     return SimpleNamespace(
-        folder=folder, title=title, runs=[None, None], steps=1000, done=lambda: done
+        folder=folder, title=title, runs=[None, None], steps=1000, is_done=lambda: done == 2
     )
 
 

@@ -288,10 +288,46 @@ def test_runs_of_an_archive_that_other_code_has_trained_are_kept_with_a_mark(
     assert not report.context.collection.missing
 
 
+def shown_plan(folder: Path, seeds: list[int], **how: bool) -> str:
+    """What `compare` prints of a comparison of SAC and DDPG before it trains."""
+    study = comparison_study("Pendulum-v1", ["sac", "ddpg"], seeds, SETTINGS, 60, None)
+    cohorts = plan(study, folder, 10**12, **how)
+    console = Console(record=True, width=200, file=io.StringIO())
+    StudyDisplay(console).planned(study, folder, cohorts, 10**12)
+    return console.export_text()
+
+
 def test_the_numbers_of_kept_and_trained_runs_are_printed(tmp_path: Path) -> None:
     small_compare(tmp_path / "study")
-    study = comparison_study("Pendulum-v1", ["sac", "ddpg"], [0, 1], SETTINGS, 60, None)
-    cohorts = plan(study, tmp_path / "study", 10**12)
-    console = Console(record=True, width=200, file=io.StringIO())
-    StudyDisplay(console).planned(study, tmp_path / "study", cohorts, 10**12)
-    assert "2 kept, 2 to train" in console.export_text()
+    assert "2 kept, 2 to train" in shown_plan(tmp_path / "study", [0, 1])
+
+
+def train_for_study(study: Path, name: str, seeds: list[int], **more: Any) -> None:
+    """Train SAC in this process, as a cohort of a study."""
+    out = study / "experiments" / name
+    how: dict[str, Any] = {"settings": SETTINGS, "steps": 60, "out": out, **OPTIONS, **more}
+    pac4sac.train("Pendulum-v1", "sac", seeds=seeds, **how)
+
+
+def test_after_an_edit_is_undone_only_the_lacking_runs_count_as_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_for_study(tmp_path, "a", [0, 1])
+    with monkeypatch.context() as edited:
+        edited.setattr(Sac, "revision", 2)
+        with pytest.warns(UserWarning, match="2 of 2 runs .* to be trained again, unless"):
+            assert "0 kept, 6 to train" in shown_plan(tmp_path, [0, 1, 2])
+        train_for_study(tmp_path, "b", [0, 1, 2])
+    with pytest.warns(UserWarning, match="1 of 3 runs .* to be trained again, unless"):
+        assert "2 kept, 4 to train" in shown_plan(tmp_path, [0, 1, 2])
+    with pytest.warns(UserWarning, match="1 of 3 runs .* are kept"):
+        assert "3 kept, 3 to train" in shown_plan(tmp_path, [0, 1, 2], keep_stale=True)
+
+
+def test_stale_runs_that_have_not_ended_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_for_study(tmp_path, "a", [0], max_minutes=1e-9)
+    monkeypatch.setattr(Sac, "revision", 2)
+    with pytest.warns(UserWarning, match="trained again, because not all of them have ended"):
+        assert "0 kept, 2 to train" in shown_plan(tmp_path, [0], keep_stale=True)

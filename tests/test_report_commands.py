@@ -2,6 +2,7 @@
 that mean harm."""
 
 import csv
+import json
 import re
 import shlex
 from pathlib import Path
@@ -16,6 +17,7 @@ from pac4sac import Task
 from pac4sac.base.trust import TRUSTED
 from pac4sac.cli.main import main
 from pac4sac.paper.report import write_report
+from pac4sac.report.commands import train_command
 from pac4sac.report.formats import to_csv, to_latex, to_markdown
 from pac4sac.report.tables import Table, command, words
 from pac4sac.runs.reading import read_runs
@@ -69,6 +71,29 @@ def test_a_command_of_a_report_trains_the_same_runs(
             other.evaluations[-1:],
             other.bias,
         )
+
+
+@pytest.mark.parametrize(
+    ("measured", "every"),
+    [
+        ([100, 200, 300], 100),
+        ([100, 200, 250], 100),
+        ([300, 400, 500, 600], 100),  # the first measurements were not possible
+        ([60, 100], 60),  # extended once
+        ([60, 200], None),
+        ([60, 90, 200], None),  # extended twice
+    ],
+)
+def test_a_command_has_the_interval_of_evaluations_if_there_is_one(
+    tmp_path: Path, measured: list[int], every: int | None
+) -> None:
+    run = write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
+    rows = [{"step": s, "policy": "deterministic", "mean": 1.0, "returns": [1.0]} for s in measured]
+    (run / "evaluations.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    spoken = shlex.split(train_command(read_runs(tmp_path / "in"), "0"))
+    assert ("--evaluate-every" in spoken) == (every is not None)
+    if every is not None:
+        assert spoken[spoken.index("--evaluate-every") + 1] == str(every)
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,6 @@ def test_a_study_counts_failed_runs_as_to_be_trained_until_the_last_attempt(
     folder = fresh(9)
     runs = experiment_runs(read_experiment(folder))[0]
     cohort = PlannedCohort(folder, tuple(runs), 0)
-    assert (cohort.done(), cohort.is_done()) == (1, False)
+    assert (len(cohort.done()), cohort.is_done()) == (1, False)
     resume(folder)
-    assert (cohort.done(), cohort.is_done()) == (2, True)
+    assert (len(cohort.done()), cohort.is_done()) == (2, True)

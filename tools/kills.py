@@ -1,4 +1,4 @@
-"""Kill trainings at random moments, resume them, and compare all bytes with an undisturbed training.
+"""Kill trainings at random moments, resume them, and compare all bytes with an undisturbed one.
 
 A trial is one training in a process of its own, with two simulators in that process or in two
 worker processes. It is killed by SIGKILL up to three times, or loses one of its workers, and is
@@ -89,9 +89,10 @@ def kill(child: int) -> None:
 def children_of(process: int) -> list[int]:
     """Return the ids of the child processes of a process."""
     try:
-        return [int(c) for c in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+        listed = Path(f"/proc/{process}/task/{process}/children").read_text()
     except OSError:
         return []
+    return [int(child) for child in listed.split()]
 
 
 def contents(folder: Path) -> dict[str, str]:

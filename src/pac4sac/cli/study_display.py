@@ -98,10 +98,10 @@ def _about_runs(study: "Study", root: Path, cohorts: Sequence["PlannedCohort"]) 
     """Yield sentences on the numbers of runs of a study: all, kept and to be trained."""
     wanted = {run.identity for run in study.runs()}
     planned = {run.identity for cohort in cohorts for run in cohort.runs}
-    trained = sum(cohort.done() for cohort in cohorts)
-    kept = trained + len(wanted - planned)  # plus those in an archive
+    done = {run.identity for cohort in cohorts for run in cohort.done()}
+    kept = len(done | (wanted - planned))  # the others are in an archive
     summary = f"{study.title}: {len(wanted)} runs in {root}"
-    yield f"{summary}: {kept} kept, {len(planned) - trained} to train."
+    yield f"{summary}: {kept} kept, {len(planned - done)} to train."
     if others := len(planned - wanted):
         yield f"{others} further runs of the same cohorts are part of the results."
 

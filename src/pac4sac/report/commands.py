@@ -88,8 +88,19 @@ def _measuring_options(run: RunRecord) -> dict[str, Any]:
         steps = sorted({row["step"] for row in getattr(run, log) if type(row.get("step")) is int})
         # Every log has a final row, but only evaluations are at the end by default.
         if len(steps) > (log == "evaluations"):
-            options[f"--{log.replace('evaluations', 'evaluate')}-every"] = steps[0]
+            options[f"--{log.replace('evaluations', 'evaluate')}-every"] = _interval(steps)
     return options
+
+
+def _interval(steps: Sequence[int]) -> int | None:
+    """Return the interval of regular measurements, the last of which may come sooner, or None.
+
+    An extended run was also measured at each of its former ends, so it may have no interval.
+    """
+    first, last = steps[0], steps[-1]
+    every = steps[1] - first if len(steps) > 2 else first
+    is_regular = first % every == 0 and list(steps) == [*range(first, last, every), last]
+    return every if is_regular else None
 
 
 def _common(options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

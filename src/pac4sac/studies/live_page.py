@@ -98,7 +98,7 @@ class LivePage(Watcher):
         self.title, self.root = study.title, root
         self.cohorts = {c.folder: CohortProgress(c.title, len(c.runs), c.steps) for c in cohorts}
         for cohort in cohorts:
-            if cohort.done() == len(cohort.runs):
+            if cohort.is_done():
                 shown = self.cohorts[cohort.folder]
                 shown.step, shown.state = cohort.steps, "complete"
         self.watcher.planned(study, root, cohorts, memory)

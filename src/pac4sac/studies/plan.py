@@ -72,17 +72,17 @@ class PlannedCohort:
         """Return the seconds that its simulators need with one core each."""
         return self.steps * simulator_seconds(self.runs[0].task)
 
-    def done(self) -> int:
-        """Return the number of ended runs that are not trained again."""
-        each = zip(self.runs, self.statuses(), strict=True)
-        return sum(
-            status in ENDED and not is_to_be_retried(self.folder, run.id, status)
-            for run, status in each
-        )
+    def done(self) -> list[Run]:
+        """Return the runs that have ended and are not to be trained again."""
+        return [
+            run
+            for run, status in zip(self.runs, self.statuses(), strict=True)
+            if status in ENDED and not is_to_be_retried(self.folder, run.id, status)
+        ]
 
     def is_done(self) -> bool:
         """Return whether all runs have ended."""
-        return self.done() == len(self.runs)
+        return len(self.done()) == len(self.runs)
 
     def statuses(self) -> list[str]:
         """Return the status of each run; "waiting" before it begins."""
@@ -243,21 +243,31 @@ def _begun_cohorts(
     """Yield the usable cohorts in the folder, those by the current code first."""
     missing = set(wanted)
     for stored in sorted(stored_cohorts(study, root), key=lambda stored: stored.edited != ""):
-        identities = {run.identity for run in stored.runs}
-        if missing.isdisjoint(identities):
+        of_use = missing.intersection(run.identity for run in stored.runs)
+        if not of_use:
             continue
         cohort = PlannedCohort(stored.folder, stored.runs, cohort_bytes(stored.runs))
-        if not stored.edited or _is_kept(cohort, stored.edited, keep_stale):
-            missing -= identities
+        if not stored.edited or _is_kept(cohort, len(of_use), stored.edited, keep_stale):
+            missing -= of_use
             yield cohort
 
 
-def _is_kept(cohort: PlannedCohort, edited: str, keep_stale: bool) -> bool:
-    """Return whether a cohort trained by other code is kept, and warn of it."""
+def _is_kept(cohort: PlannedCohort, runs: int, edited: str, keep_stale: bool) -> bool:
+    """Return whether a cohort trained by other code is kept, and warn of it.
+
+    Args:
+        cohort: The cohort.
+        runs: How many of its runs no other cohort has.
+        edited: How its code differs from the current one.
+        keep_stale: Whether the user wants to keep such runs.
+    """
     is_kept = keep_stale and cohort.is_done()
+    outcome = _outcome(is_kept)
+    if keep_stale and not is_kept:
+        outcome = "and are to be trained again, because not all of them have ended"
     warnings.warn(
-        f"{cohort.title}: {len(cohort.runs)} runs were trained by another version of the code "
-        f"({edited}) {_outcome(is_kept)}.",
+        f"{cohort.title}: {runs} of {len(cohort.runs)} runs were trained by another version of "
+        f"the code ({edited}) {outcome}.",
         stacklevel=3,
     )
     return is_kept
