@@ -10,6 +10,7 @@ import pac4sac
 from pac4sac.base.argument_types import check_types
 
 SAC = {"task": "Pendulum-v1", "algo": "sac"}
+SEARCH = SAC | {"space": {"lr": [0.1, 0.2]}}
 SHIPPED = "cartpole-swingup"
 
 
@@ -30,6 +31,9 @@ SHIPPED = "cartpole-swingup"
         (pac4sac.load, {"path": 3}, "path", ["a str or a path", "3"]),
         (pac4sac.resume, {"folder": "x", "keep_stale": 1}, "keep_stale", ["True or False", "1"]),
         (pac4sac.evaluate, {"agent": 1.5}, "agent", ["a pac4sac.TrainedAgent", "1.5"]),
+        (pac4sac.tune, SEARCH | {"task": 3}, "task", ["pac4sac.Task", "3"]),
+        (pac4sac.tune, SEARCH | {"trials": "x"}, "trials", ["a whole number", "'x'"]),
+        (pac4sac.tune, SEARCH | {"space": 3}, "space", ["a dict", "3"]),
         (pac4sac.compare, {"task": "x", "algos": ["sac"], "watcher": 1.5}, "watcher", ["1.5"]),
     ],
 )
@@ -48,6 +52,11 @@ def test_another_type_is_refused_with_the_name_of_the_parameter(
 def test_a_path_that_is_not_text_is_refused(path: str | Path) -> None:
     with pytest.raises(ValueError, match="path has characters"):
         pac4sac.load(path)
+
+
+def test_the_rungs_of_a_search_are_numbers() -> None:
+    with pytest.raises(pac4sac.UserError, match="rung .* not 'x'"):
+        pac4sac.tune(**SEARCH, rungs=["x"], steps=100_000)
 
 
 def test_what_is_annotated_is_accepted() -> None:

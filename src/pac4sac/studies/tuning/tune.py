@@ -12,6 +12,7 @@ import optuna
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState
 
+from pac4sac.base.argument_types import check_types
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import as_json, write_json
 from pac4sac.base.stopping import StopReason
@@ -162,6 +163,7 @@ def tune(
         >>> found = pac4sac.tune("Pendulum-v1", "sac", space={"lr": "1e-4:1e-2:log"}, trials=20)
         >>> summary = str(found)
     """
+    check_types(tune, locals())
     allow(trust)
     asked = [task] if isinstance(task, str | Task) else [*task]
     allow_named(algo, *(getattr(each, "env_id", each) for each in asked))
@@ -237,8 +239,10 @@ def _plan(
 
 def _rungs(tasks: Sequence[Task], rungs: Sequence[float], warmup: int) -> tuple[float, ...]:
     """Return the rungs sorted, without those within the warm-up."""
-    if wrong := [part for part in rungs if not 0 < part < 1]:
-        raise UserError(f"A rung must be a fraction of the steps between 0 and 1, not {wrong[0]}.")
+    if wrong := [part for part in rungs if not (isinstance(part, float) and 0 < part < 1)]:
+        raise UserError(
+            f"A rung must be a fraction of the steps between 0 and 1, not {wrong[0]!r}."
+        )
     shortest = min(task.steps for task in tasks)
     if warmup >= shortest:
         raise UserError(
