@@ -32,7 +32,6 @@ FILES = ("learner.safetensors", "pool.safetensors", "progress.json")
 # Required tensors: number of dimensions, the first of which is the run, and type.
 LEARNER = {"replay": 3, "observation": 2, "action": 2, "incoming": 2}
 POOL = {"seed": 1, "episode": 1, "steps": 1, "actions": 3, "observation": 2, "parked": 1}
-POOL |= {"failures": 1}
 PROGRESS = {"status": list, "details": list, "logs": list, "placement": dict, "complete": bool}
 PLACEMENT = {"device": str, "backend": str, "threads": int}
 
@@ -196,23 +195,35 @@ def check_schema(checkpoint: Checkpoint) -> None:
     """Refuse a checkpoint with a missing part or a part of another shape.
 
     Raises:
+        KeyError: If a tensor or an entry is missing.
         ValueError: If a tensor or an entry is invalid.
     """
     learner, pool, progress = checkpoint
-    for table, kinds in ((progress, PROGRESS), (progress["placement"], PLACEMENT)):
-        if wrong := [name for name, kind in kinds.items() if not isinstance(table[name], kind)]:
-            raise ValueError(f"its progress lacks a readable {', '.join(wrong)}")
+    _check_entries(progress, PROGRESS)
+    _check_entries(progress["placement"], PLACEMENT)
     runs = len(progress["status"])
     if runs == 0 or learner["step"].shape or learner["step"].dtype != torch.int64:
         raise ValueError("it has no step")
     for name, dimensions in LEARNER.items():
-        if learner[name].ndim != dimensions or len(learner[name]) != runs:
-            raise ValueError(f"its {name} is not of {runs} runs")
+        _check_shape(name, learner[name], dimensions, runs)
         if learner[name].dtype != torch.float32:
             raise ValueError(f"its {name} has the type {learner[name].dtype}")
     for name, dimensions in POOL.items():
-        if pool[name].ndim != dimensions or (name != "failures" and len(pool[name]) != runs):
-            raise ValueError(f"its {name} is not of {runs} simulators")
+        _check_shape(name, pool[name], dimensions, runs)
+    if pool["failures"].ndim != 1:
+        raise ValueError("its failures are not a text")
+
+
+def _check_entries(table: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
+    """Refuse a table of the progress that has an entry of the wrong type."""
+    if wrong := [name for name, kind in kinds.items() if not isinstance(table[name], kind)]:
+        raise ValueError(f"its progress lacks a readable {', '.join(wrong)}")
+
+
+def _check_shape(name: str, array: Tensor | NDArray[Any], dimensions: int, runs: int) -> None:
+    """Refuse an array of another number of dimensions or of runs."""
+    if array.ndim != dimensions or len(array) != runs:
+        raise ValueError(f"its {name} is not of {runs} runs in {dimensions} dimensions")
 
 
 def _checksums(folder: Path, fingerprint: str) -> dict[str, str]:

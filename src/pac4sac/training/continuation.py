@@ -13,18 +13,17 @@ import torch
 from pac4sac.base.files import read_json, write_json
 from pac4sac.runs.reading import read_experiment, sealed
 from pac4sac.runs.status import Status
-from pac4sac.tasks.pool import snapshot_of_run
 from pac4sac.training import checkpoint
 from pac4sac.training.checkpoint import Checkpoint
 from pac4sac.training.experiment import create, experiment_runs
-from pac4sac.training.learner import tensors_of_run
 from pac4sac.training.options import Options
-from pac4sac.training.progress import progress_of_run
+from pac4sac.training.retry import checkpoint_of_run
 from pac4sac.training.run import Run
 from pac4sac.training.run_folder import attempts, retry_folder
 
 LAST_AXIS = ("metrics", "metrics_count")  # tensors of a learner whose last axis is runs
 COUNTERS = ("step", "update")
+FAILURES = "failures"  # of a pool: a text about all runs
 
 
 def continue_apart(source: Path, labels: Container[str], target: Path, steps: int) -> bool:
@@ -77,29 +76,24 @@ def _fingerprint(runs: Sequence[Run]) -> str:
 def _of_runs(saved: Checkpoint, indices: Sequence[int], runs: Sequence[Run]) -> Checkpoint:
     """Return the part of a checkpoint that belongs to some of its runs."""
     updates = max(run.config.updates_per_step for run in runs)
-    learners = [tensors_of_run(saved.learner, index, updates) for index in indices]
-    pools = [snapshot_of_run(saved.pool, index) for index in indices]
-    progresses = [progress_of_run(saved.progress, index) for index in indices]
-
-    def joined(name: str) -> Any:
-        """Return an entry of the progress for these runs; entries that are not lists belong to the
-        cohort."""
-        values = [each[name] for each in progresses]
-        return list(itertools.chain(*values)) if isinstance(values[0], list) else values[0]
-
-    first, pool = learners[0], pools[0]
-    tensors = {
-        name: torch.cat([each[name] for each in learners], -1 if name in LAST_AXIS else 0)
-        for name in first.keys() - {*COUNTERS}
+    parts = [checkpoint_of_run(saved, index, updates) for index in indices]
+    first = parts[0]
+    learner = {
+        name: torch.cat([part.learner[name] for part in parts], -1 if name in LAST_AXIS else 0)
+        for name in first.learner.keys() - {*COUNTERS}
     }
-    arrays = {
-        name: np.concatenate([each[name] for each in pools]) for name in pool.keys() - {"failures"}
+    pool = {
+        name: np.concatenate([part.pool[name] for part in parts])
+        for name in first.pool.keys() - {FAILURES}
     }
-    return Checkpoint(
-        tensors | {name: first[name] for name in COUNTERS},
-        arrays | {"failures": pool["failures"]},
-        {name: joined(name) for name in progresses[0]},
-    )
+    progress = {name: _joined([part.progress[name] for part in parts]) for name in first.progress}
+    counters = {name: first.learner[name] for name in COUNTERS}
+    return Checkpoint(learner | counters, pool | {FAILURES: first.pool[FAILURES]}, progress)
+
+
+def _joined(entries: Sequence[Any]) -> Any:
+    """Return an entry of the progress for all runs; others than lists belong to the cohort."""
+    return list(itertools.chain(*entries)) if isinstance(entries[0], list) else entries[0]
 
 
 def _write(

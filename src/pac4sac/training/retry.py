@@ -35,16 +35,15 @@ def retries(cohorts: Sequence[Cohort], most: int) -> Iterator[Cohort]:
         most: Largest number of retries of a run.
     """
     runs = [(cohort, run) for cohort in cohorts for run in cohort.runs]
-    for cohort, run in runs:
-        if attempts(cohort.root, run.id):
-            yield _present(cohort, run)
+    begun = [(cohort, run) for cohort, run in runs if attempts(cohort.root, run.id)]
+    yield from _latest(begun)
     while failed := [(cohort, run) for cohort, run in runs if _is_due(cohort.root, run, most)]:
-        before = [_present(cohort, run) for cohort, run in failed]
+        before = _latest(failed)
         for last, (_, run) in zip(before, failed, strict=True):
             _begin(last, run, most)
         for last in before:
             checkpoint.drop_kept(last.folder)
-        yield from (_present(cohort, run) for cohort, run in failed)
+        yield from _latest(failed)
 
 
 def is_to_be_retried(root: Path, run: str, status: str, most: int = RETRIES) -> bool:
@@ -58,9 +57,17 @@ def _is_due(root: Path, run: Run, most: int) -> bool:
     return is_to_be_retried(root, run.id, status, most)
 
 
-def _present(cohort: Cohort, run: Run) -> Cohort:
-    """Return the cohort of a run's last attempt, or its original one."""
-    attempt = attempts(cohort.root, run.id)
+def _latest(runs: Sequence[tuple[Cohort, Run]]) -> list[Cohort]:
+    """Return the cohort of each run's last attempt, or its original one.
+
+    Args:
+        runs: Each run with its original cohort.
+    """
+    return [_attempt_of(cohort, run, attempts(cohort.root, run.id)) for cohort, run in runs]
+
+
+def _attempt_of(cohort: Cohort, run: Run, attempt: int) -> Cohort:
+    """Return the cohort of an attempt; attempt 0 is the original cohort."""
     if not attempt:
         return cohort
     name = retry_folder(cohort.root, run.id, attempt).name
@@ -101,13 +108,13 @@ def _last_before_failure(last: Cohort, run: Run) -> Checkpoint | None:
         try:
             if saved.progress["status"][index] == Status.RUNNING:
                 last.folders[index].check(saved.progress["logs"][index])
-                return _of_run(saved, index, run.config.updates_per_step)
+                return checkpoint_of_run(saved, index, run.config.updates_per_step)
         except (DamagedCheckpoint, LookupError, TypeError):
             continue
     return None
 
 
-def _of_run(saved: Checkpoint, index: int, updates_per_step: int) -> Checkpoint:
+def checkpoint_of_run(saved: Checkpoint, index: int, updates_per_step: int) -> Checkpoint:
     """Return the part of a checkpoint that belongs to one run."""
     return Checkpoint(
         tensors_of_run(saved.learner, index, updates_per_step),

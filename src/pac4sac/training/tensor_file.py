@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,13 +140,25 @@ def _read_header(path: Path) -> tuple[list[Entry], dict[str, str], int]:
     texts = header.pop("__metadata__", None) or {}
     if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
         raise ValueError("its header has metadata that are not strings")
-    entries = sorted((_entry(*item) for item in header.items()), key=lambda e: (e.begin, e.end))
-    ends = [0, *(entry.end for entry in entries)]
-    if any(entry.begin != end for entry, end in zip(entries, ends, strict=False)):
-        raise ValueError("its tensors overlap or leave gaps")
-    if ends[-1] != size - 8 - length:
+    entries = [_entry(name, about) for name, about in header.items()]
+    start = 8 + length
+    _check_places(entries, size - start)
+    return entries, texts, start
+
+
+def _check_places(entries: Sequence[Entry], size: int) -> None:
+    """Refuse tensors that do not follow each other and fill the data of a file.
+
+    Raises:
+        ValueError: If they overlap, leave gaps, or end before or after the data.
+    """
+    end = 0
+    for entry in sorted(entries, key=lambda entry: (entry.begin, entry.end)):
+        if entry.begin != end:
+            raise ValueError("its tensors overlap or leave gaps")
+        end = entry.end
+    if end != size:
         raise ValueError("its tensors are cut or followed by something else")
-    return entries, texts, 8 + length
 
 
 def _entry(name: str, about: Any) -> Entry:
