@@ -54,8 +54,27 @@ def test_a_path_that_is_not_text_is_refused(path: str | Path) -> None:
         pac4sac.load(path)
 
 
+@pytest.mark.parametrize("path", ["é" * 300, Path("a") / ("x" * 256) / "b"])
+def test_a_path_with_too_long_a_name_is_refused(path: str | Path) -> None:
+    for call in (pac4sac.load, pac4sac.results, pac4sac.certify, pac4sac.resume, pac4sac.evaluate):
+        with pytest.raises(ValueError, match=r"^(path|folder|agent) has a longer name"):
+            call(path)
+    with pytest.raises(pac4sac.UserError, match="x/y"):
+        pac4sac.load("x/y/" + "z/" * 200)
+
+
+@pytest.mark.parametrize(
+    "number", [10**400, -(10**400), 10**5000], ids=["large", "negative", "long"]
+)
+def test_a_number_that_is_too_large_for_a_float_is_refused(number: int) -> None:
+    with pytest.raises(TypeError, match=r"^max_minutes must be a number or None, not "):
+        pac4sac.resume("x", max_minutes=number)
+    with pytest.raises(TypeError, match=r"^reward_range must be a pair of numbers or None, not "):
+        pac4sac.certify("x", reward_range=(0, number))
+
+
 def test_the_rungs_of_a_search_are_numbers() -> None:
-    with pytest.raises(pac4sac.UserError, match="rung .* not 'x'"):
+    with pytest.raises(pac4sac.UserError, match=r"rung .* not 'x'"):
         pac4sac.tune(**SEARCH, rungs=["x"], steps=100_000)
 
 

@@ -35,6 +35,8 @@ from pac4sac.cli.main import main
 from pac4sac.report import figures
 
 PATIENCE = 30.0  # seconds; the slowest command takes three
+GRACE = 20.0  # seconds in which a long training that is asked to stop does so
+STOPPED = 130  # its exit code
 MOST_MEMORY = 12 * 2**30  # of addresses, of which torch takes many
 SLOW = ("certify", "watch", "export")  # which come more rarely
 IN_PYTHON = ("results", "load", "call")
@@ -99,6 +101,8 @@ def watched(
 ) -> tuple[int | None, str]:
     """Exit code, None where it hung, and all that was said.
 
+    A training of many steps may take longer; unlike a command that hangs, it stops if asked to.
+
     Args:
         arguments: The command.
         sandbox: Folder of the case.
@@ -132,16 +136,27 @@ def watched(
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(code)
-    deadline, pause = time.monotonic() + PATIENCE, 0.002
+    code = _end_of(child, PATIENCE)
+    if code is None:
+        os.kill(child, signal.SIGTERM)
+        code = _end_of(child, GRACE)
+        if code is None:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        code = code if code in (0, STOPPED) else None
+    return code, log.read_text(errors="replace")
+
+
+def _end_of(child: int, seconds: float) -> int | None:
+    """Exit code of a process, or minus the signal that ended it; None if it goes on."""
+    deadline, pause = time.monotonic() + seconds, 0.002
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            return os.waitstatus_to_exitcode(status), log.read_text(errors="replace")
+            return os.waitstatus_to_exitcode(status)
         time.sleep(pause)
         pause = min(0.05, 1.5 * pause)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None, log.read_text(errors="replace")
+    return None
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -174,7 +189,7 @@ def trouble_of(
         return "hang"
     if code == BROKE or code < 0 or "Traceback (most recent call last)" in said:
         return "traceback"
-    if code not in (0, 1, 2, 3):
+    if code not in (0, 1, 2, 3, STOPPED):
         return f"exit code {code}"
     if content(sandbox / "outside") != before:
         return "import" if (sandbox / "outside" / "imported").exists() else "outside write"

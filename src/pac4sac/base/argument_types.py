@@ -16,7 +16,8 @@ WORDS: dict[Any, str] = {
     **{Sequence: "a list", Iterable: "a list", Callable: "a function"},
 }
 # What is accepted for an annotated type, if it is not just that type.
-ACCEPTED: dict[Any, type[Any]] = {int: Integral, float: Real, Path: os.PathLike, Any: object}
+ACCEPTED: dict[Any, type[Any]] = {Path: os.PathLike, Any: object}
+LONGEST_NAME = 255  # bytes of the name of a file
 
 
 def check_types(
@@ -31,15 +32,15 @@ def check_types(
 
     Raises:
         WrongType: If one has another type; it names the parameter and what is expected.
-        WrongValue: If a text has characters that no file name can have.
+        WrongValue: If a text has characters that no file name can have, or a path is too long.
     """
     for name, hint in _types_of(function).items():
         if name not in given or name in leave:
             continue
         if not _accepts(hint, given[name]):
             raise WrongType(f"{name} must be {_expected(hint)}, not {_brief(given[name])}.")
-        if isinstance(given[name], str | Path) and not _is_text(str(given[name])):
-            raise WrongValue(f"{name} has characters that are not text: {_brief(given[name])}.")
+        if isinstance(given[name], str | os.PathLike):
+            _check_text(name, os.fspath(given[name]), is_path=Path in get_args(hint))
 
 
 _types_of = functools.cache(get_type_hints)
@@ -55,17 +56,32 @@ def _accepts(hint: Any, value: Any) -> bool:
     if kind is tuple:
         is_pair = isinstance(value, tuple | list) and len(value) == len(parts)
         return is_pair and all(map(_accepts, parts, value))
-    if isinstance(value, bool) and kind in (int, float):
-        return False
+    if kind is int:
+        return isinstance(value, Integral) and not isinstance(value, bool)
+    if kind is float:
+        return isinstance(value, Real) and not isinstance(value, bool) and _fits_float(value)
     return isinstance(value, ACCEPTED.get(kind, kind))
 
 
-def _is_text(text: str) -> bool:
-    """Return whether a text can be stored, printed and used as a path."""
+def _fits_float(number: Real) -> bool:
+    """Return whether a number, perhaps a large whole one, can be converted to a float."""
     try:
-        return b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
+        float(number)
+    except OverflowError:
         return False
+    return True
+
+
+def _check_text(name: str, text: str, is_path: bool) -> None:
+    """Refuse a text that cannot be stored and printed, and a path that no file can have."""
+    try:
+        data = os.fsencode(text)
+    except UnicodeEncodeError:
+        data = b"\0"
+    if b"\0" in data:
+        raise WrongValue(f"{name} has characters that are not text: {_brief(text)}.")
+    if is_path and max(map(len, data.split(os.sep.encode()))) > LONGEST_NAME:
+        raise WrongValue(f"{name} has a longer name than a file can have: {_brief(text)}.")
 
 
 def _expected(hint: Any) -> str:
@@ -88,5 +104,9 @@ def _words(hint: Any) -> list[str]:
 
 
 def _brief(value: Any) -> str:
-    text = repr(value)
+    """Return a value as a message shows it."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of thousands of digits
+        return f"such a large {type(value).__name__}"
     return text if len(text) <= 200 else f"{text[:200]}…"
