@@ -145,29 +145,44 @@ def collect(paths: Sequence[Path]) -> Collection:
     reader = Reader([path for path in paths if not is_curve_file(path)])
     studies = reader.read(study_files(reader.roots), read_study_file)
     experiments = reader.read(files_below(reader.roots, "experiment.json"), _cohorts_of)
-    contents = reader.read(cost_files(reader.roots), read_cost)
-    costs = [FoundCost(reader.place(path), cost["study"], cost) for path, cost in contents.items()]
-    searches = reader.read(files_below(reader.roots, SUMMARY), read_search)
+    costs, searches = _costs(reader), _searches(reader)
     found = _with_studies(reader.records, studies, reader.place)
     runs, replaced = _newest_code(*_each_once(found, reader.place))
     foreign = foreign_runs(curves, [run.record for run in runs])
     if not (runs or costs or studies or foreign):
-        folders = ", ".join(map(str, reader.roots)) or "Nothing"
-        raise UserError(
-            f"{folders} has neither runs nor a study; give folders of experiments or studies."
-        )
+        raise _nothing_in(reader.roots)
     expecting = [*studies.values(), *_expected_by(experiments, reader.place)]
     return Collection(
         runs=(*runs, *map(_foreign, foreign)),
         studies=tuple(_study(path, about, reader.place) for path, about in studies.items()),
         missing=_missing(runs, expecting),
-        costs=tuple(costs),
+        costs=costs,
         twice=replaced,
         unreadable=reader.unreadable(),
         dates=reader.dates(),
-        searches=tuple(
-            FoundSearch(reader.place(path.parent), about) for path, about in searches.items()
-        ),
+        searches=searches,
+    )
+
+
+def _costs(reader: Reader) -> tuple[FoundCost, ...]:
+    """Return the readable measurements of cost."""
+    contents = reader.read(cost_files(reader.roots), read_cost)
+    return tuple(
+        FoundCost(reader.place(path), cost["study"], cost) for path, cost in contents.items()
+    )
+
+
+def _searches(reader: Reader) -> tuple[FoundSearch, ...]:
+    """Return the readable searches of settings."""
+    contents = reader.read(files_below(reader.roots, SUMMARY), read_search)
+    return tuple(FoundSearch(reader.place(path.parent), about) for path, about in contents.items())
+
+
+def _nothing_in(folders: Sequence[Path]) -> UserError:
+    """Return the error that says that folders hold nothing to report on."""
+    named = ", ".join(map(str, folders)) or "Nothing"
+    return UserError(
+        f"{named} has neither runs nor a study; give folders of experiments or studies."
     )
 
 
