@@ -190,6 +190,14 @@ class TestWhatIsNotThere:
         with pytest.raises(UserError, match="nowhere is not a folder"):
             write_report([tmp_path / "nowhere"], tmp_path / "out")
 
+    def test_a_folder_whose_runs_are_all_unreadable_is_refused_with_the_reason(
+        self, tmp_path: Path
+    ) -> None:
+        run = write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
+        (run / "run.json").write_text("{")
+        with pytest.raises(UserError, match=r"sac-seed0/run\.json is damaged"):
+            write_report([tmp_path / "in"], tmp_path / "out")
+
     def test_a_folder_of_something_else_is_not_written_into(self, tmp_path: Path) -> None:
         write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
         (tmp_path / "out").mkdir()

@@ -198,6 +198,24 @@ def test_a_header_that_does_not_fit_its_file_is_refused(tmp_path: Path, entry: A
         tensor_file.read(tmp_path / "x")
 
 
+@pytest.mark.parametrize(
+    ("name", "command", "expected"),
+    [
+        (AGENT, "evaluate {x} --episodes 1", "followed by something else"),
+        (AGENT.with_name("run.json"), "report {x} --out {out}", "has more than 512 MB"),
+        (Path("experiment.json"), "resume {x} --steps 80", "has more than 512 MB"),
+    ],
+)
+def test_a_sparse_file_of_more_than_a_gigabyte_is_refused_unread(
+    experiment: Path, name: Path, command: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (experiment / name).open("r+b") as file:
+        file.truncate(3 * 2**29)
+    words = command.format(x=experiment, out=experiment.parent / "out").split()
+    assert main(words) == 2
+    assert expected in capsys.readouterr().err
+
+
 def test_saving_and_loading_a_checkpoint_take_little_memory() -> None:
     # a process of its own, since this one may use memory again that it has freed
     command = [sys.executable, checkpoint_memory.__file__, "--rows", "400000"]

@@ -150,7 +150,7 @@ def collect(paths: Sequence[Path]) -> Collection:
     runs, replaced = _newest_code(*_each_once(found, reader.place))
     foreign = foreign_runs(curves, [run.record for run in runs])
     if not (runs or costs or studies or foreign):
-        raise _nothing_in(reader.roots)
+        raise _nothing_in(reader)
     expecting = [*studies.values(), *_expected_by(experiments, reader.place)]
     return Collection(
         runs=(*runs, *map(_foreign, foreign)),
@@ -178,9 +178,11 @@ def _searches(reader: Reader) -> tuple[FoundSearch, ...]:
     return tuple(FoundSearch(reader.place(path.parent), about) for path, about in contents.items())
 
 
-def _nothing_in(folders: Sequence[Path]) -> UserError:
-    """Return the error that says that folders hold nothing to report on."""
-    named = ", ".join(map(str, folders)) or "Nothing"
+def _nothing_in(reader: Reader) -> UserError:
+    """Return the error that says that folders hold nothing to report on, or nothing readable."""
+    if reader.reasons:
+        return reader.reasons[0]
+    named = ", ".join(map(str, reader.roots)) or "Nothing"
     return UserError(
         f"{named} has neither runs nor a study; give folders of experiments or studies."
     )
