@@ -12,13 +12,14 @@ import torch
 from report_folders import task, write_run, write_study
 
 from pac4sac.agents.pac4sac import Pac4Sac
+from pac4sac.base.errors import UserError
 from pac4sac.paper.claims import claims_section
 from pac4sac.paper.cost import COMPARABLE
 from pac4sac.paper.judging import judge_claims
 from pac4sac.paper.report import read_context, write_report
 from pac4sac.report.cost import Machine
 from pac4sac.report.tables import Table
-from pac4sac.runs.archive import add_to_archive
+from pac4sac.runs.archive import add_to_archive, read_cost
 from pac4sac.runs.collection import FoundCost
 from pac4sac.studies import cost
 from pac4sac.studies.definition import Study, load_study
@@ -262,6 +263,13 @@ def test_an_older_measurement_is_shown_by_its_mean_and_said_not_to_be_taken_in_t
     assert "2 repetitions" in page
     assert "timed one after another" in page
     assert "in each round" not in page
+
+
+@pytest.mark.parametrize("value", ["2.0", None, True, -1.0, 0, float("nan"), [1.0]])
+def test_a_time_that_is_not_a_positive_number_is_damage(tmp_path: Path, value: Any) -> None:
+    about = content(2, {"sac": [2.0, value], "pac4sac": [3.0, 3.1]})
+    with pytest.raises(UserError, match=r"cost\.json is damaged: .* is not a time"):
+        read_cost(write_cost(tmp_path, about) / "cost.json")
 
 
 def test_rounds_of_unequal_number_have_no_ratio() -> None:

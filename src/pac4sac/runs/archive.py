@@ -9,6 +9,7 @@ A run that several studies share is stored once; each of them finds it by its id
 
 import dataclasses
 import json
+import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
@@ -17,6 +18,7 @@ from typing import Any
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import (
+    COPY,
     check_if_there,
     check_kinds,
     check_links,
@@ -317,9 +319,17 @@ def read_cost(path: Path) -> dict[str, Any]:
     check_if_there(cost, {"version": int, "machine": dict, "versions": dict}, str(path))
     for row in cost["rows"]:
         check_kinds(row, {"seconds_per_1000_steps": list}, f"A row of {path}")
+        check_if_there(row, {"algo": str, "label": str, "task": str}, f"A row of {path}")
+        if wrong := [time for time in row["seconds_per_1000_steps"] if not _is_time(time)]:
+            raise UserError(f"{path} is damaged: {wrong[0]!r} is not a time; {COPY}")
     study = path.parent / "study.json"
     named = read_json(study) if study.exists() else cost
     return cost | {"study": str(named.get("study", "cost"))}
+
+
+def _is_time(value: Any) -> bool:
+    """Return whether a value is a positive number of seconds."""
+    return type(value) in (int, float) and 0 < value < math.inf
 
 
 def _machine_name(cost: dict[str, Any]) -> str:
