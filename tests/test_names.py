@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pac4sac
 from pac4sac import UserError
 from pac4sac.base.text import LONGEST_NAME, file_name
 from pac4sac.cli.main import main
+from pac4sac.report.folder import check_folder, write_files
 from pac4sac.report.report import write_report
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.reading import archived_run, read_run
@@ -294,6 +296,18 @@ class TestReportFolder:
                 write_report([runs], out)
             assert (out / name).read_text() == f"annotated {k}"
             assert (out / "report.md").read_text().startswith("# ")
+
+    def test_reports_at_the_same_time_take_turns(self, tmp_path):
+        def write(report: int) -> None:
+            check_folder(tmp_path / "out", "report.html")
+            names = [f"tables/{number}.csv" for number in range(15)]
+            write_files(tmp_path / "out", dict.fromkeys(names, str(report).encode()))
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(write, range(8)))
+        written = {path.read_text() for path in (tmp_path / "out" / "tables").iterdir()}
+        assert len(written) == 1  # all of one report, and nothing else
+        assert len(list((tmp_path / "out" / "tables").iterdir())) == 15
 
     @pytest.mark.parametrize("linked", ["", "tables", "figures"])
     def test_nothing_is_written_or_removed_through_a_linked_folder(

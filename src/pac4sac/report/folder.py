@@ -4,12 +4,14 @@ The manifest lists the files that a report wrote, with checksums. Other files ar
 overwritten, and symbolic links are not followed.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import itertools
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +35,29 @@ def check_folder(out: Path, mark: str) -> None:
     """
     for folder in (out, *(out / name for name in FOLDERS)):
         _check_place(folder)
-    is_report = (out / mark).exists() or (out / MANIFEST).exists()
-    if not is_report and out.is_dir() and any(out.iterdir()):
-        raise UserError(f"{out} has files that are not a report; choose another folder with --out.")
+    if not out.is_dir():
+        return
+    with _alone_in(out):  # a first report that is being written has no mark yet
+        is_report = (out / mark).exists() or (out / MANIFEST).exists()
+        if not is_report and any(out.iterdir()):
+            raise UserError(
+                f"{out} has files that are not a report; choose another folder with --out."
+            )
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process writes a report into a folder.
+
+    Some network file systems have no locks; there reports must not be written at the same time.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _check_place(folder: Path) -> None:
@@ -53,6 +75,19 @@ def write_files(out: Path, files: Mapping[str, bytes]) -> None:
 
     A file that was changed since, or that no report wrote, is kept under another name.
     """
+    out.mkdir(parents=True, exist_ok=True)
+    with _alone_in(out):
+        kept = _write_and_remove(out, files)
+    if kept:
+        warnings.warn(
+            f"{len(kept)} changed files in {out} were kept under another name, such as "
+            f"{kept[0].relative_to(out)}.",
+            stacklevel=3,
+        )
+
+
+def _write_and_remove(out: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write files and remove those of the earlier report; return what was kept, renamed."""
     before, kept = _written_before(out), []
     checksums = {name: _sha256(content) for name, content in sorted(files.items())}
     for name, content in files.items():
@@ -68,12 +103,7 @@ def write_files(out: Path, files: Mapping[str, bytes]) -> None:
             (out / name).unlink()
     about = {"format": FORMAT, "files": checksums}
     write_whole(out / MANIFEST, json.dumps(about, indent=1).encode() + b"\n")
-    if kept:
-        warnings.warn(
-            f"{len(kept)} changed files in {out} were kept under another name, such as "
-            f"{kept[0].relative_to(out)}.",
-            stacklevel=3,
-        )
+    return kept
 
 
 def _keep(path: Path) -> Path:
