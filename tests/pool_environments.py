@@ -44,6 +44,9 @@ class Faulty(gymnasium.Env):
                 case "raise some times" if left := int(Path(self.marker).read_text()):
                     Path(self.marker).write_text(str(left - 1))
                     raise MemoryError("no memory is left")
+                case "exit some times" if left := int(Path(self.marker).read_text()):
+                    Path(self.marker).write_text(str(left - 1))
+                    os._exit(3)
                 case "nan observation":
                     self.state[1] = np.nan
                 case "infinite reward":

@@ -19,6 +19,7 @@ from pac4sac.agents.sac import Sac
 from pac4sac.base.errors import UserError
 from pac4sac.base.sources import simulator_versions, source_checksums
 from pac4sac.cli.study_display import StudyDisplay
+from pac4sac.report.commands import train_command
 from pac4sac.report.grouping import variants_by_task
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
@@ -91,6 +92,19 @@ class TestExtension:
         assert extended.identity == at_once.identity
         assert extended.returns.tolist() == at_once.returns.tolist()
 
+    def test_is_in_the_command_of_the_report(self, tmp_path: Path) -> None:
+        folder = train(tmp_path / "x", seeds=[0], steps=60).folder
+        pac4sac.resume(folder, steps=120)
+        assert "--steps 120" in train_command(read_runs(folder), "0")
+
+    def test_sets_runs_apart_from_shorter_ones(self, tmp_path: Path) -> None:
+        extended = train(tmp_path / "a", seeds=[0], steps=60).folder
+        pac4sac.resume(extended, steps=120)
+        train(tmp_path / "b", seeds=[1, 2], steps=60)
+        by_task = variants_by_task(collect([tmp_path]).runs)
+        sizes = {title: [len(each.outcomes) for each in by_task[title]] for title in by_task}
+        assert sizes == {"drift (steps=60)": [2], "drift (steps=120)": [1]}
+
 
 class TestOtherCode:
     @pytest.fixture
@@ -103,14 +117,26 @@ class TestOtherCode:
             pac4sac.resume(stopped, steps=120)
         assert about(stopped, RUN)["task"]["steps"] == 60
 
+    def test_of_a_simulator_does_not_continue_a_run_either(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        train_for_study(tmp_path, "x", [0])
+        monkeypatch.setattr(
+            "pac4sac.training.run.simulator_versions", lambda modules: {"gymnasium": "99.0"}
+        )
+        with pytest.raises(UserError, match=r"gymnasium had version .* and now has 99\.0"):
+            pac4sac.resume(tmp_path / "experiments" / "x", steps=120)
+        with pytest.warns(UserWarning, match=r"now has 99\.0\) and are to be trained again"):
+            assert "0 kept, 2 to train" in shown_plan(tmp_path, [0])
+
     def test_continues_it_if_wanted_and_is_recorded(
         self, stopped: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(Sac, "revision", 2)
         pac4sac.resume(stopped, steps=120, keep_stale=True)
-        run = about(stopped, RUN)
-        assert run["revision"] == 2
-        (earlier,) = run["earlier_code"]
+        described = about(stopped, RUN)
+        assert described["revision"] == 2
+        (earlier,) = described["earlier_code"]
         assert (earlier["revision"], earlier["until_step"]) == (1, 60)
 
 
@@ -300,6 +326,14 @@ def shown_plan(folder: Path, seeds: list[int], **how: bool) -> str:
 def test_the_numbers_of_kept_and_trained_runs_are_printed(tmp_path: Path) -> None:
     small_compare(tmp_path / "study")
     assert "2 kept, 2 to train" in shown_plan(tmp_path / "study", [0, 1])
+
+
+def test_runs_of_more_seeds_than_are_asked_for_are_counted(tmp_path: Path) -> None:
+    train_for_study(tmp_path, "a", [0, 1, 2])
+    shown = shown_plan(tmp_path, [0])
+    assert "2 runs in" in shown
+    assert "3 kept, 1 to train" in shown
+    assert "2 more runs of their cohorts count there" in shown
 
 
 def train_for_study(study: Path, name: str, seeds: list[int], **more: Any) -> None:

@@ -80,6 +80,16 @@ def test_a_resume_trains_a_failed_run_again_and_touches_no_other(
         np.testing.assert_allclose(mine.returns, expected.returns, rtol=1e-4)
 
 
+def test_a_run_whose_worker_dies_again_and_again_is_trained_again_too(tmp_path: Path) -> None:
+    (tmp_path / "marker").write_text("2")  # the second death in one step fails the run
+    task = misbehaving("exit some times", simulator_seed(1, "train", 3), 3, tmp_path / "marker")
+    options = {"checkpoint_every": 10, "evaluate_every": 0, "steps": STEPS, "workers": 2}
+    task = dataclasses.replace(task, steps=STEPS)
+    assert statuses(train(tmp_path / "x", task=task, **options))[VICTIM] == "failed"
+    with pytest.warns(UserWarning, match=f"{VICTIM} failed: .*died twice.*attempt 1 of 3"):
+        assert statuses(resume(tmp_path / "x")) == {OTHER: "finished", VICTIM: "finished"}
+
+
 def test_attempts_are_limited_and_counted_over_all_calls(fresh: Callable[[int], Path]) -> None:
     folder = fresh(9)
     assert statuses(resume(folder, retries=1)) == {OTHER: "finished", VICTIM: "failed"}
