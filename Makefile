@@ -37,6 +37,9 @@ test-slow: .venv/ready  ## learning tests (minutes each)
 test-fuzz: .venv/ready  ## damaged files and wrong command lines: CASES=2000 of each, SEED=0
 	PAC4SAC_FUZZ_CASES=$(or $(CASES),2000) PAC4SAC_FUZZ_SEED=$(or $(SEED),0) $(BIN)/pytest -rP tests/fuzz
 
+test-kills: .venv/ready  ## kill and resume trainings of all algorithms: KILLS=200 times, SEED=0
+	$(BIN)/python tools/kills.py --kills $(or $(KILLS),200) --seed $(or $(SEED),0)
+
 test-ray: .venv/ready  ## a study on a Ray cluster of two nodes on this machine
 	$(INSTALL) -e '.[ray]'
 	$(BIN)/pytest -m ray tests/ray
@@ -93,5 +96,6 @@ format: .venv/ready  ## format and fix what can be fixed
 clean:  ## remove the environment and caches
 	rm -rf .venv .bench site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup run run-full test test-slow test-fuzz test-ray test-browser report lock docs docs-files \
+.PHONY: help setup run run-full test test-slow test-fuzz test-kills test-ray test-browser report lock \
+	docs docs-files \
 	bench-setup bench check format clean
