@@ -27,7 +27,7 @@ from pac4sac.runs.merging import merge, reason_for_choice
 from pac4sac.runs.reading import RunRecord, read_run, read_runs
 from pac4sac.studies.compare import comparison_study
 from pac4sac.studies.definition import load_study
-from pac4sac.studies.plan import plan
+from pac4sac.studies.plan import begin, plan
 from pac4sac.studies.run import run_study, train_and_report
 from pac4sac.studies.watcher import Watcher
 from pac4sac.tasks import get_task
@@ -156,6 +156,25 @@ def test_options_that_are_ignored_are_named(tmp_path: Path) -> None:
     compare()
     with pytest.warns(UserWarning, match="was trained with evaluation_episodes=.*ignored"):
         compare(evaluation_episodes=3)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "was"),
+    [
+        ("evaluation_episodes", 7, "evaluation_episodes=2"),
+        ("evaluate_every", 20, "evaluate_every=150"),
+        ("bias_every", 20, "bias_every=0"),
+        ("backend", "compiled", "backend=eager"),
+    ],
+)
+def test_each_option_of_a_finished_cohort_that_is_ignored_is_named(
+    tmp_path: Path, option: str, value: object, was: str
+) -> None:
+    train_for_study(tmp_path, "a", [0])
+    study = comparison_study("Pendulum-v1", ["sac", "ddpg"], [0], SETTINGS, 60, None)
+    cohorts = plan(study, tmp_path, 10**12)
+    with pytest.warns(UserWarning, match=f"sac was trained with {was} and keeps that"):
+        begin(study, tmp_path, cohorts, OPTIONS | {option: value})
 
 
 class TestRunsThatDiffer:
