@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from pac4sac.base.errors import WrongType, WrongValue
 
@@ -16,6 +16,7 @@ WORDS: dict[Any, str] = {
     **{Sequence: "a list", Iterable: "a list", Callable: "a function"},
 }
 # What is accepted for an annotated type, if it is not just that type.
+NUMBERS: dict[Any, type[Any]] = {int: Integral, float: Real}
 ACCEPTED: dict[Any, type[Any]] = {Path: os.PathLike, Any: object}
 LONGEST_NAME = 255  # bytes of the name of a file
 
@@ -51,23 +52,21 @@ def _accepts(hint: Any, value: Any) -> bool:
     kind, parts = get_origin(hint) or hint, get_args(hint)
     if kind in (Union, UnionType):
         return any(_accepts(part, value) for part in parts)
-    if kind is Literal:
-        return isinstance(value, str) and value in parts
     if kind is tuple:
         is_pair = isinstance(value, tuple | list) and len(value) == len(parts)
         return is_pair and all(map(_accepts, parts, value))
-    if kind is int:
-        return isinstance(value, Integral) and not isinstance(value, bool)
-    if kind is float:
-        return isinstance(value, Real) and not isinstance(value, bool) and _fits_float(value)
+    if kind in NUMBERS:
+        return _is_number(kind, value)
     return isinstance(value, ACCEPTED.get(kind, kind))
 
 
-def _fits_float(number: Real) -> bool:
-    """Return whether a number, perhaps a large whole one, can be converted to a float."""
+def _is_number(kind: type, value: Any) -> bool:
+    """Return whether a value can be converted to a kind of number; a truth value is not one."""
+    if isinstance(value, bool) or not isinstance(value, NUMBERS[kind]):
+        return False
     try:
-        float(number)
-    except OverflowError:
+        kind(value)
+    except OverflowError:  # a whole number that is too large for a float
         return False
     return True
 
@@ -87,20 +86,18 @@ def _check_text(name: str, text: str, is_path: bool) -> None:
 def _expected(hint: Any) -> str:
     """Return the accepted types in words: a name, a pac4sac.Task or a function."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    words = list(dict.fromkeys(word for part in parts for word in _words(part)))
+    words = list(dict.fromkeys(map(_words, parts)))
     if any("pac4sac." in word for word in words):  # the text is the name of such an object
         words = ["a name (str)" if word == WORDS[str] else word for word in words]
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
-def _words(hint: Any) -> list[str]:
-    """Return an accepted type in words, or each accepted value."""
+def _words(hint: Any) -> str:
+    """Return an accepted type in words."""
     kind, parts = get_origin(hint) or hint, get_args(hint)
-    if kind is Literal:
-        return [repr(value) for value in parts]
     if kind is type:
-        return [f"a subclass of pac4sac.{parts[0].__name__}"]
-    return [WORDS.get(kind) or f"a pac4sac.{kind.__name__}"]
+        return f"a subclass of pac4sac.{parts[0].__name__}"
+    return WORDS.get(kind) or f"a pac4sac.{kind.__name__}"
 
 
 def _brief(value: Any) -> str:
