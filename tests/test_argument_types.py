@@ -17,9 +17,9 @@ SHIPPED = "cartpole-swingup"
 @pytest.mark.parametrize(
     ("function", "given", "name", "expected"),
     [
-        (pac4sac.results, {"path": "x", "kind": 0}, "kind", ["a str", "0"]),
+        (pac4sac.results, {"path": "x", "kind": 0}, "kind", ["a string", "0"]),
         (pac4sac.train, SAC | {"max_minutes": "x"}, "max_minutes", ["a number or None", "'x'"]),
-        (pac4sac.train, SAC | {"settings": 3}, "settings", ["a dict or None", "3"]),
+        (pac4sac.train, SAC | {"settings": 3}, "settings", ["a dictionary or None", "3"]),
         (pac4sac.train, SAC | {"steps": True}, "steps", ["a whole number", "True"]),
         (pac4sac.train, SAC | {"steps": 1.5}, "steps", ["a whole number", "1.5"]),
         (pac4sac.train, SAC | {"algo": 3}, "algo", ["a subclass of pac4sac.Agent", "3"]),
@@ -27,13 +27,13 @@ SHIPPED = "cartpole-swingup"
         (pac4sac.certify, {"path": SHIPPED, "episodes": "x"}, "episodes", ["'x'"]),
         (pac4sac.certify, {"path": SHIPPED, "delta": None}, "delta", ["a number", "None"]),
         (pac4sac.certify, {"path": "x", "reward_range": (0,)}, "reward_range", ["a pair", "(0,)"]),
-        (pac4sac.load, {"path": SHIPPED, "trust": None}, "trust", ["a str or a list", "None"]),
-        (pac4sac.load, {"path": 3}, "path", ["a str or a path", "3"]),
-        (pac4sac.resume, {"folder": "x", "keep_stale": 1}, "keep_stale", ["True or False", "1"]),
+        (pac4sac.load, {"path": SHIPPED, "trust": None}, "trust", ["a string or a list", "None"]),
+        (pac4sac.load, {"path": 3}, "path", ["a string or a path", "3"]),
+        (pac4sac.resume, {"folder": "x", "keep_stale": 1}, "keep_stale", ["true or false", "1"]),
         (pac4sac.evaluate, {"agent": 1.5}, "agent", ["a pac4sac.TrainedAgent", "1.5"]),
         (pac4sac.tune, SEARCH | {"task": 3}, "task", ["pac4sac.Task", "3"]),
         (pac4sac.tune, SEARCH | {"trials": "x"}, "trials", ["a whole number", "'x'"]),
-        (pac4sac.tune, SEARCH | {"space": 3}, "space", ["a dict", "3"]),
+        (pac4sac.tune, SEARCH | {"space": 3}, "space", ["a dictionary", "3"]),
         (pac4sac.compare, {"task": "x", "algos": ["sac"], "watcher": 1.5}, "watcher", ["1.5"]),
     ],
 )
@@ -50,7 +50,7 @@ def test_another_type_is_refused_with_the_name_of_the_parameter(
 
 @pytest.mark.parametrize("path", ["a\0b", Path("a\0b"), "\ud800"])
 def test_a_path_that_is_not_text_is_refused(path: str | Path) -> None:
-    with pytest.raises(ValueError, match="path has characters"):
+    with pytest.raises(ValueError, match="path has invalid characters"):
         pac4sac.load(path)
 
 

@@ -72,7 +72,7 @@ def test_weights_that_are_not_finite_are_refused_with_their_network(
         pac4sac.load(experiment / AGENT)
     for command in (["evaluate", "--episodes", "1"], ["certify", "--episodes", "4"]):
         assert main([command[0], str(experiment), *command[1:]]) == 2
-        assert f"its {net} has weights" in capsys.readouterr().err
+        assert f"its {net} has non-finite weights" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

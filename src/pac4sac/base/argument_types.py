@@ -11,8 +11,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from pac4sac.base.errors import WrongType, WrongValue
 
 WORDS: dict[Any, str] = {
-    **{bool: "True or False", int: "a whole number", float: "a number", str: "a str"},
-    **{Path: "a path", NoneType: "None", Mapping: "a dict", tuple: "a pair of numbers"},
+    **{bool: "true or false", int: "a whole number", float: "a number", str: "a string"},
+    **{Path: "a path", NoneType: "None", Mapping: "a dictionary", tuple: "a pair of numbers"},
     **{Sequence: "a list", Iterable: "a list", Callable: "a function"},
 }
 # What is accepted for an annotated type, if it is not just that type.
@@ -33,7 +33,7 @@ def check_types(
 
     Raises:
         WrongType: If one has another type; it names the parameter and what is expected.
-        WrongValue: If a text has characters that no file name can have, or a path is too long.
+        WrongValue: If a string has characters that no file name can have, or a path is too long.
     """
     for name, hint in _types_of(function).items():
         if name not in given or name in leave:
@@ -48,7 +48,7 @@ _types_of = functools.cache(get_type_hints)
 
 
 def _accepts(hint: Any, value: Any) -> bool:
-    """Return whether a value has a type; of containers only pairs are looked into."""
+    """Return whether a value has a type; of containers, only the items of pairs are checked."""
     kind, parts = get_origin(hint) or hint, get_args(hint)
     if kind in (Union, UnionType):
         return any(_accepts(part, value) for part in parts)
@@ -61,7 +61,7 @@ def _accepts(hint: Any, value: Any) -> bool:
 
 
 def _is_number(kind: type, value: Any) -> bool:
-    """Return whether a value can be converted to a kind of number; a truth value is not one."""
+    """Return whether a value can be converted to a kind of number; a boolean is not one."""
     if isinstance(value, bool) or not isinstance(value, NUMBERS[kind]):
         return False
     try:
@@ -72,13 +72,13 @@ def _is_number(kind: type, value: Any) -> bool:
 
 
 def _check_text(name: str, text: str, is_path: bool) -> None:
-    """Refuse a text that cannot be stored and printed, and a path that no file can have."""
+    """Refuse a string that cannot be stored or printed, and a path that no file can have."""
     try:
         data = os.fsencode(text)
     except UnicodeEncodeError:
         data = b"\0"
     if b"\0" in data:
-        raise WrongValue(f"{name} has characters that are not text: {_brief(text)}.")
+        raise WrongValue(f"{name} has invalid characters: {_brief(text)}; use printable text.")
     if is_path and max(map(len, data.split(os.sep.encode()))) > LONGEST_NAME:
         raise WrongValue(f"{name} has a longer name than a file can have: {_brief(text)}.")
 
@@ -87,8 +87,8 @@ def _expected(hint: Any) -> str:
     """Return the accepted types in words: a name, a pac4sac.Task or a function."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     words = list(dict.fromkeys(map(_words, parts)))
-    if any("pac4sac." in word for word in words):  # the text is the name of such an object
-        words = ["a name (str)" if word == WORDS[str] else word for word in words]
+    if any("pac4sac." in word for word in words):  # the string names such an object
+        words = ["a name" if word == WORDS[str] else word for word in words]
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 

@@ -264,7 +264,7 @@ def _is_kept(cohort: PlannedCohort, runs: int, edited: str, keep_stale: bool) ->
     is_kept = keep_stale and cohort.is_done()
     outcome = _outcome(is_kept)
     if keep_stale and not is_kept:
-        outcome = "and are to be trained again, because not all of them have ended"
+        outcome = "and will be trained again, because not all of them have ended"
     warnings.warn(
         f"{cohort.title}: {runs} of {len(cohort.runs)} runs were trained by another version of "
         f"the code ({edited}) {outcome}.",
