@@ -53,6 +53,8 @@ MIXED: dict[str, list[Any]] = {
     "dropped": [2, 0, 3],
     "beta_1": [0.5, 0.9],
     "renorm_warmup": [0, 3, 100],
+    "outside": [0.0, 0.5, 1.0],
+    "bonus": [0.1, 0.0, 3.0],
 }
 SEEDS = [7 + 3 * run for run in range(20)]
 STEPS = 20
@@ -144,6 +146,25 @@ def test_structural_variants_are_independent_as_well(algo: str) -> None:
         train(cohort(algo, [1], **common), STEPS),
     )
     assert_run_alike(alone, 0, together, 1)
+
+
+@pytest.mark.parametrize(("algo", "schedule"), [("sac", "linear"), ("flashsac", "cosine")])
+def test_a_run_follows_its_own_schedule_in_any_cohort(algo: str, schedule: str) -> None:
+    own: list[dict[str, Any]] = [
+        {"lr_steps": 4},
+        {"lr_steps": 9, "updates_per_step": 2},
+        {"lr_steps": 1000, "critic_lr": 0.01},
+    ]
+    if algo == "flashsac":
+        own[1] |= {"lr_end": 0.9}
+    common = {"lr_schedule": schedule}
+    together = train(make_learner(algo, *own, seeds=SEEDS[:3], **common), STEPS)
+    for run in range(3):
+        alone = train(make_learner(algo, own[run], seeds=[SEEDS[run]], **common), STEPS)
+        assert_run_alike(alone, 0, together, run)
+    constant = train(make_learner(algo, *own, seeds=SEEDS[:3], lr_schedule="constant"), STEPS)
+    for run in range(3):
+        assert not torch.equal(constant.state["critic"][run], together.state["critic"][run])
 
 
 # --- isolation of failure

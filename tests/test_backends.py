@@ -37,14 +37,17 @@ def test_the_compiled_backend_learns_what_eager_learns() -> None:
     assert_compiled_learns_as_eager(small_learner(), small_learner())
 
 
-@pytest.mark.parametrize("algo", ["pac4sac", "oac", "td3", "crossq"])
+@pytest.mark.parametrize(
+    "algo", ["pac4sac", "oac", "td3", "crossq", "xqc", "flashsac", "pac4sac-explore"]
+)
 def test_operations_traced_with_their_gradients_learn_what_eager_learns(
     monkeypatch: pytest.MonkeyPatch, algo: str
 ) -> None:
     trace_only(monkeypatch)
     shots = {} if algo == "td3" else {"shots": 4}
     learner, eager = (
-        make_learner(algo, {"gamma": 0.9}, {"tau": 0.1}, depth=1, **shots) for _ in range(2)
+        make_learner(algo, {"gamma": 0.9}, {"tau": 0.1}, depth=1, updates_per_step=1, **shots)
+        for _ in range(2)
     )
     assert_compiled_learns_as_eager(learner, eager)
 

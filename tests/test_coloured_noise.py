@@ -61,6 +61,18 @@ def test_every_agent_can_explore_with_it(algo: str) -> None:
     assert bool((processes != 0).all())
 
 
+@pytest.mark.parametrize("colour", ["pink", "ornstein-uhlenbeck"])
+def test_its_variance_is_one_from_the_first_step(colour: str) -> None:
+    agent = make_agent("sac", *[{}] * 400, noise_colour=colour)
+    state, found = agent.initial_state(range(400), torch.device("cpu")), []
+    for step in range(3):
+        state["step"].fill_(step)
+        draw = tape_reading(agent, range(400), step)
+        noise = agent.coloured(state, draw)["candidates"]
+        found.append(noise.var().item())
+    assert found == pytest.approx([1.0] * 3, abs=0.15)
+
+
 def test_white_noise_needs_no_state() -> None:
     agent = make_agent("sac")
     assert agent.innovations is None

@@ -5,8 +5,12 @@ import torch
 from small_cohorts import agent_on_paper, column, make_agent, make_learner, set_head, train
 from torch import Tensor
 
+from pac4sac.agents import make_config
 from pac4sac.agents.base import Agent, State, Target
+from pac4sac.agents.prior_function import PriorCritic
 from pac4sac.agents.replay import Batch
+from pac4sac.agents.variants.explore_actors import ExploreActors
+from pac4sac.base.errors import UserError
 
 ALGO = "pac4sac-explore"
 TWO = {"critics": 2, "alpha": 0.0}
@@ -123,3 +127,51 @@ def test_members_draw_apart_while_they_learn() -> None:
     weights = learner.state["critic"]
     assert not torch.equal(weights[:, 0], weights[:, 1])
     assert learner.state["critic/count"].item() > 5
+
+
+# --- policies of the members, fixed random functions, and a control
+
+
+def test_own_policies_are_judged_with_the_random_function_of_their_member() -> None:
+    agent = make_agent("pac4sac-explore-actors", critics=3, prior_scale=10.0)
+    state = agent.initial_state([0], torch.device("cpu"))
+    theta, s, a = agent.params(state, "critic"), torch.randn(1, 5, agent.ds), torch.rand(1, 5, 2)
+    assert isinstance(agent, ExploreActors)
+    shared = a.unsqueeze(1).expand(-1, 3, -1, -1)
+    torch.testing.assert_close(
+        agent.of_own_policies(theta, s, shared), agent.critic(theta, s, a)[0]
+    )
+    assert isinstance(agent.critic, PriorCritic)
+    assert agent.critic.prior_function(theta, s, a).abs().mean() > 0.5
+
+
+def test_scales_of_random_functions_are_never_mixed_in_a_cohort() -> None:
+    # with them the critic has more weights, so other members would get other initial numbers
+    assert "prior_scale" in make_config(ALGO).structure()
+
+
+def test_values_are_sampled_among_the_critics_and_not_the_random_functions() -> None:
+    agent = make_agent("sac-random-critic", functions=50)
+    state = agent.initial_state([0], torch.device("cpu"))
+    s, a = torch.randn(1, 3, agent.ds), torch.zeros(1, 3, 2)
+    noise = torch.randn(1, 40, 2, agent.critic.trunk.width)
+    drawn = agent.drawn_values(state, s, a, noise)
+    q, _ = agent.critic(agent.params(state, "critic"), s, a)
+    for b in range(3):
+        assert set(drawn[0, b].tolist()) == set(q[0, :, b].tolist())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("critics", 1, "critics must be a whole number at least 2, not 1."),
+        ("held", -1, "held must be a whole number at least 0, not -1."),
+        ("outside", 1.5, r"outside must be a number in \[0, 1\], not 1.5."),
+        ("prior_scale", -1.0, "prior_scale must be a number at least 0, not -1"),
+        ("noise_colour", "3", "noise_colour must be one of white, pink, ornstein-uhlenbeck"),
+        ("shots", 0, "shots must be a whole number at least 1, not 0."),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(name: str, value: object, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make_config(ALGO, overrides={name: value})

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import tiny_experiments
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from small_cohorts import CPU, agent_on_paper, column, make_agent, make_learner, train
 from torch import Tensor
 
@@ -95,6 +97,38 @@ def test_a_projection_shares_values_between_neighbours_and_counts_what_is_outsid
     expected = [[0.0, 0.375, 0.125 + 0.5], [0.3, 0.0, 0.7], [0.45 + 0.1, 0.45, 0.0]]
     torch.testing.assert_close(projected, torch.tensor([expected]))
     torch.testing.assert_close(outside, torch.tensor([[0.5, 0.0, 0.1]]))
+
+
+@given(
+    st.integers(2, 120),
+    st.floats(-50, 49),
+    st.floats(0.1, 100),
+    st.lists(st.tuples(st.floats(-1.5, 2.5), st.floats(0.01, 1)), min_size=1, max_size=20),
+)
+def test_a_projection_keeps_all_probability_and_the_mean_of_what_is_inside(
+    bins: int, low: float, width: float, values: list[tuple[float, float]]
+) -> None:
+    high = low + width
+    critic = CategoricalCritic(Trunk({"s": 1}, 2, 1, False, "relu"), 1, bins, low, high)
+    places, weights = torch.tensor(values, dtype=torch.float64).T
+    y, p = low + width * places, weights / weights.sum()
+    projected, outside = critic.project(y.view(1, 1, -1), p.view(1, 1, -1))
+    assert bool((projected >= 0).all())
+    assert projected.sum().item() == pytest.approx(1.0, abs=1e-9)
+    z = torch.linspace(low, high, bins, dtype=torch.float64)
+    expected = (p * y.clamp(low, high)).sum().item()
+    assert (projected @ z).item() == pytest.approx(expected, abs=1e-7 * (abs(low) + width))
+    is_outside = (y < low) | (y > high)
+    assert outside.item() == pytest.approx(p[is_outside].sum().item(), abs=1e-9)
+
+
+def test_values_at_the_ends_are_inside_and_keep_their_bin() -> None:
+    critic = CategoricalCritic(Trunk({"s": 1}, 2, 1, False, "relu"), 1, 101, -5.0, 5.0)
+    y = torch.tensor([[[-5.0, 5.0]]])
+    projected, outside = critic.project(y, torch.tensor([[[0.25, 0.75]]]))
+    assert outside.tolist() == [[0.0]]
+    assert projected[0, 0, [0, 100]].tolist() == pytest.approx([0.25, 0.75], abs=1e-5)
+    assert projected.sum().item() == pytest.approx(1.0, abs=1e-6)
 
 
 def xqc_on_paper(**settings: Any) -> tuple[Xqc, State]:
@@ -188,6 +222,25 @@ def test_scale_and_shift_of_a_normalisation_together_get_the_length_of_their_wid
     torch.testing.assert_close(views["bn.scale"].flatten(), torch.tensor([0.6 * root, 0.0]))
     torch.testing.assert_close(views["bn.shift"].flatten(), torch.tensor([0.0, 0.8 * root]))
     assert views["rms.scale"].item() == pytest.approx(1.0)
+
+
+@given(
+    st.lists(st.floats(-1e3, 1e3, width=32), min_size=12, max_size=12),
+    st.lists(st.floats(-1e3, 1e3, width=32), min_size=12, max_size=12),
+)
+def test_any_weights_become_unit_vectors_of_the_same_direction(
+    first: list[float], second: list[float]
+) -> None:
+    net = Net(Trunk({"s": 2, "a": 1}, 4, 1, False, "relu"), {}, members=2)
+    weights = torch.zeros(1, 2, sum(net.sizes))
+    views = net.views(weights)
+    before = torch.tensor([first, second]).view(2, 3, 4)
+    before = torch.where(before.norm(dim=1, keepdim=True) < 1e-3, 1.0, before)
+    views["0.weight"].copy_(before)
+    normalise_weights(net, weights, EVERYONE)
+    torch.testing.assert_close(views["0.weight"].norm(dim=1), torch.ones(2, 4))
+    cosine = torch.nn.functional.cosine_similarity(views["0.weight"], before, dim=1)
+    torch.testing.assert_close(cosine, torch.ones(2, 4), rtol=1e-4, atol=1e-4)
 
 
 def lengths(agent: Agent, state: State, name: str) -> Tensor:

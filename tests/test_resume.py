@@ -63,6 +63,8 @@ DRIFTING = {"noise_kind": "ornstein-uhlenbeck", "noise": 0.3}
         ("td3", {"policy_delay": 3}),
         ("ddpg", DRIFTING),
         ("oac", {"normalise_rewards": True}),
+        ("flashsac", {"batch": 8, "bins": 5, "lr_steps": 50}),
+        ("pac4sac-explore", {"shots": 3, "noise_colour": "pink", "outside": 0.5}),
     ],
 )
 def test_killed_at_random_steps_it_ends_byte_identical_with_workers_and_without(

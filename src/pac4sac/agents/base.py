@@ -371,9 +371,9 @@ class Agent(ABC):
 
     def coloured(self, state: State, draw: Draw) -> Draw:
         """Return the random numbers with coloured noise in the exploration stream."""
-        noise = coloured_noise.advance(
-            state["noise_processes"], draw["innovations"], state["noise_correlations"]
-        )
+        # In the first step a process is its innovation, so its variance is 1 from then on.
+        phi = torch.where(state["step"] > 0, state["noise_correlations"], 0.0)
+        noise = coloured_noise.advance(state["noise_processes"], draw["innovations"], phi)
         return {**draw, self.exploration_stream: noise}
 
     def noise_state(self, device: torch.device) -> State:

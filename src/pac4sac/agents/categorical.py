@@ -78,8 +78,11 @@ class CategoricalCritic(Critic):
 
     def values(self, like: Tensor) -> Tensor:
         """Return z_1, …, z_B, [bins]."""
-        places = torch.arange(self.bins, device=like.device, dtype=like.dtype)
-        return self.value_min + self.distance * places
+        return self.value_min + self.distance * self.places(like)
+
+    def places(self, like: Tensor) -> Tensor:
+        """Return 0, …, B − 1, [bins]."""
+        return torch.arange(self.bins, device=like.device, dtype=like.dtype)
 
     def log_probabilities(self, p: Params, s: Tensor, a: Tensor) -> Tensor:
         """Return log p_i(s, a), [R, M, B, bins]."""
@@ -108,9 +111,10 @@ class CategoricalCritic(Critic):
             Probabilities of the bins [R, B, bins], and the share outside [R, B].
         """
         beyond = (y < self.value_min) | (y > self.value_max)
-        y = y.clamp(self.value_min, self.value_max)
+        # Places among the bins: distances between them are exact, so no probability is lost.
+        place = ((y - self.value_min) / self.distance).clamp(0, self.bins - 1)
         # [R, B, K, bins] is by far the largest tensor, so it is passed over few times
-        nearness = 1 - (y.unsqueeze(-1) - self.values(y)).abs() / self.distance
+        nearness = 1 - (place.unsqueeze(-1) - self.places(y)).abs()
         projected = (p.unsqueeze(-1) * nearness.clamp_min(0)).sum(-2)
         return projected, torch.where(beyond, p, 0.0).sum(-1)
 

@@ -52,7 +52,7 @@ class ExploreConfig(SacConfig):
     outside: float = per_run(
         0.0, UNIT, "share of the candidates drawn uniformly, outside the policy's support"
     )
-    prior_scale: float = per_run(
+    prior_scale: float = structural(
         0.0, NON_NEGATIVE, "scale of the fixed random function that is added to each member"
     )
     alpha: float = new_default(SacConfig, "alpha", 0.02)
@@ -84,7 +84,7 @@ class Explore(PosteriorSampling, Sac):
     def ensemble_of(self, members: int) -> Critic:
         c, inputs = self.config, {"s": self.ds, "a": self.da}
         trunk, scales = self.trunk(**inputs), self.numbers("prior_scale")
-        if not any(scales):
+        if not c.prior_scale:
             return Critic(trunk, members)
         prior = Trunk(inputs, c.width, 1, c.norm, c.activation)
         return PriorCritic(trunk, prior, members, scales)

@@ -292,7 +292,11 @@ class Critic(Net):
 
     def __call__(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return m_p and v_p, each [R, M, B]; v_p is None for a linear head."""
-        return self.head(p, self.features(p, s, a))
+        return self.of_own_pairs(p, *self.of_members(s, a))
+
+    def of_own_pairs(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the same for pairs [G, B, ·], of which each member has its own."""
+        return self.head(p, self.trunk(p, s, a))
 
     def head(self, p: Params, phi: Tensor) -> tuple[Tensor, Tensor | None]:
         m = weighted_sum(phi, p["head.weight"]) + p["head.bias"].squeeze(-1)  # m_p = Σ m_i φ_i + b

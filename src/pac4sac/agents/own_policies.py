@@ -6,7 +6,7 @@ from torch import Tensor
 from pac4sac.agents.base import Draw, Loss, State
 from pac4sac.agents.nets import GaussianActor, Net, Params, Trunk, linear_head
 from pac4sac.agents.nets import squashed_sample as squashed
-from pac4sac.agents.posterior_sampling import PosteriorSampling
+from pac4sac.agents.posterior_sampling import PosteriorSampling, index_of
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac
 from pac4sac.agents.tape import Stream
@@ -41,7 +41,7 @@ class OwnPolicies(PosteriorSampling, Sac):
         """Return Q_k(s, a_k), [R, M, B]: each critic for the action [R, M, B, da] of its own
         policy."""
         (states,) = self.critic.of_members(s)
-        return self.critic.head(theta, self.critic.trunk(theta, states, a.flatten(0, 1)))[0]
+        return self.critic.of_own_pairs(theta, states, a.flatten(0, 1))[0]
 
     def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
         alpha = self.alpha(state)
@@ -71,7 +71,7 @@ class OwnPolicies(PosteriorSampling, Sac):
         """Draw a policy for each state, and an action from it."""
         # [R, M, B, da]
         a, log_pi = squashed(*self.actor(self.params(state, "actor"), s), draw["policies"])
-        chosen = self.member_index(draw["which"]).unsqueeze(1)
+        chosen = index_of(draw["which"], self.members).unsqueeze(1)
         each = chosen.unsqueeze(-1).expand(-1, -1, -1, self.da)
         return a.gather(1, each).squeeze(1), log_pi.gather(1, chosen).squeeze(1)
 

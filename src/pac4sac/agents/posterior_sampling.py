@@ -49,7 +49,7 @@ class PosteriorSampling(HeldDraw):
 
     @property
     def members(self) -> int:
-        """Return the number of members among which one is drawn."""
+        """Return the number of members among which one is drawn for an episode."""
         return self.critic.members
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
@@ -61,7 +61,7 @@ class PosteriorSampling(HeldDraw):
         return m.mean(1), m.var(1, correction=0)
 
     def draw_member(self, state: State, draw: Draw, due: Tensor) -> None:
-        member = self.member_index(draw["member"].squeeze(1))
+        member = index_of(draw["member"].squeeze(1), self.members)
         state["member"].copy_(torch.where(due, member, state["member"]))
 
     def held_weights(self, state: State, name: str) -> Tensor:
@@ -69,10 +69,6 @@ class PosteriorSampling(HeldDraw):
         weights = state[name].flatten(0, 1)
         member = torch.arange(self.runs, device=weights.device) * self.members + state["member"]
         return weights.index_select(0, member).unsqueeze(1)
-
-    def member_index(self, uniform: Tensor) -> Tensor:
-        # u = 1 would exceed the last index
-        return (uniform * self.members).long().clamp_max(self.members - 1)
 
     def drawn_values(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
         """Return values of one member each, with one draw of its weights if it has a posterior; the
@@ -83,7 +79,7 @@ class PosteriorSampling(HeldDraw):
         else:
             q = self.critic(theta, s, a)[0].unsqueeze(-1).expand(-1, -1, -1, noise.shape[1])
         sums = noise.flatten(2).mean(-1) * noise[0, 0].numel() ** 0.5  # standard normal
-        member = self.member_index(torch.special.ndtr(sums))[:, None, None]
+        member = index_of(torch.special.ndtr(sums), self.critic.members)[:, None, None]
         return q.gather(1, member.expand(-1, 1, q.shape[2], -1)).squeeze(1)
 
     def act_streams(self) -> dict[str, Stream]:
@@ -92,6 +88,11 @@ class PosteriorSampling(HeldDraw):
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
         member = torch.zeros(self.runs, dtype=torch.int64, device=device)
         return super().extra_state(seeds, device) | {"member": member}
+
+
+def index_of(uniform: Tensor, members: int) -> Tensor:
+    """Return the member that a uniform number draws."""
+    return (uniform * members).long().clamp_max(members - 1)  # u = 1 would exceed the last index
 
 
 def held_for(state: State, steps: Tensor) -> Tensor:

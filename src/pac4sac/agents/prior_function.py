@@ -49,17 +49,18 @@ class PriorCritic(Critic):
         self.views(weights)[PRIOR + "head"].mul_(scales.view(-1, 1, 1))
         return weights
 
-    def __call__(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
+    def of_own_pairs(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return m_k and v_k, each [R, M, B]."""
-        m, v = super().__call__(p, s, a)
-        return m + self.prior_function(p, s, a), v
+        m, v = super().of_own_pairs(p, s, a)
+        return m + self.prior_of_own_pairs(p, s, a), v
 
     def prior_function(self, p: Params, s: Tensor, a: Tensor) -> Tensor:
         """Return p_k, [R, M, B]."""
+        return self.prior_of_own_pairs(p, *self.of_members(s, a))
+
+    def prior_of_own_pairs(self, p: Params, s: Tensor, a: Tensor) -> Tensor:
         fixed = self.of_prior(p)
-        return self.per_member(
-            weighted_sum(self.prior(fixed, *self.of_members(s, a)), fixed["head"])
-        )
+        return self.per_member(weighted_sum(self.prior(fixed, s, a), fixed["head"]))
 
     def of_prior(self, p: Params) -> Params:
         """Return the weights of the random functions, with the statistics of observations if these

@@ -22,7 +22,7 @@ class ResidualTrunk(Trunk):
         inputs: Sizes of the inputs by name.
         width: Units of a layer.
         depth: Number of layers or blocks.
-        norm: As in `Trunk`.
+        norm: Not used; layers are normalised by the batch.
         activation: "relu" or "silu".
 
     Example:
