@@ -57,7 +57,25 @@ class TestPositionDelay:
     def test_refuses_an_environment_without_an_x_position(self) -> None:
         env = gymnasium.make("Pendulum-v1")
         with pytest.raises(UserError, match="PendulumEnv has no x position"):
-            PositionDelay(env).reset(seed=0)
+            PositionDelay(env)
+
+    @pytest.mark.parametrize(
+        ("name", "has_one"),
+        [("Hopper-v5", True), ("Ant-v5", True), ("Reacher-v5", False), ("Pusher-v5", False)],
+    )
+    def test_needs_a_first_joint_that_moves_along_x(self, name: str, has_one: bool) -> None:
+        pytest.importorskip("mujoco")
+        env = gymnasium.make(name)
+        if has_one:
+            assert PositionDelay(env).reset(seed=0)[0].shape == env.observation_space.shape
+        else:
+            with pytest.raises(UserError, match="has no x position"):
+                PositionDelay(env)
+
+    @pytest.mark.parametrize("argument", ["distance", "action_cost"])
+    def test_refuses_what_is_below_zero(self, argument: str) -> None:
+        with pytest.raises(UserError, match=f"{argument} .* at least 0, not -1"):
+            PositionDelay(Cart(), **{argument: -1.0})
 
     @pytest.mark.parametrize("distance", ["far", None, True, float("nan")])
     def test_refuses_what_is_not_a_number(self, distance: Any) -> None:
@@ -70,7 +88,20 @@ class TestTargetReward:
         env = TargetReward(Cart(), low={"0": 1.0}, high={"0": 2.0, "1": -1.0})
         assert rewards(env, 0.5, 0.5, 1.0, 0.5) == [0.0, 1.0, 1.0, 0.0]
 
-    @pytest.mark.parametrize("low", [{"2": 0.0}, {"x": 0.0}, {"0": "a"}, {"-1": 0.0}])
+    def test_takes_indices_as_numbers(self) -> None:
+        assert rewards(TargetReward(Cart(), low={0: 1.0}), 0.5, 0.5) == [0.0, 1.0]  # type: ignore[dict-item]
+
+    @pytest.mark.parametrize("limit", [1.5, -1.5])
+    def test_refuses_limits_that_no_observation_has(self, limit: float) -> None:
+        with pytest.raises(UserError, match=r"low\.0 .* in \[-1, 1\], not -?1\.5"):
+            TargetReward(gymnasium.make("Pendulum-v1"), low={"0": limit})
+
+    def test_refuses_observations_that_are_not_a_vector(self) -> None:
+        env = gymnasium.make("Blackjack-v1")
+        with pytest.raises(UserError, match="needs observations that are a vector, not Tuple"):
+            TargetReward(env)
+
+    @pytest.mark.parametrize("low", [{"2": 0.0}, {"x": 0.0}, {"0": "a"}, {"-1": 0.0}, [1.0]])
     def test_refuses_limits_of_nothing(self, low: Any) -> None:
         with pytest.raises(UserError, match="sparse-target"):
             TargetReward(Cart(), low=low)
@@ -161,3 +192,41 @@ def test_every_task_of_the_suite_has_a_threshold_and_a_budget() -> None:
             assert task.r_limit is not None
             assert task.horizon is not None
             assert task.steps > 0
+
+
+MUJOCO_ROBOTS = ("HalfCheetah", "Ant", "Hopper", "Humanoid")
+
+
+@pytest.mark.parametrize("robot", MUJOCO_ROBOTS)
+def test_beyond_the_distance_mujocos_robots_are_paid_their_speed(robot: str) -> None:
+    pytest.importorskip("mujoco")
+    task = get_task(f"{robot}-v5-delayed")
+    env = make_env(task)
+    env.reset(seed=1)
+    env.action_space.seed(1)
+    raw: Any = env.env.unwrapped
+    for far, is_paid in ((-0.5, False), (0.5, True)):
+        position = raw.data.qpos.copy()
+        position[0] = task.wrappers[0]["distance"] + far
+        raw.set_state(position, raw.data.qvel.copy())
+        env.step(env.action_space.sample())  # which sees the jump
+        x, action = raw.data.qpos[0], env.action_space.sample()
+        reward = env.step(action)[1]
+        speed = (raw.data.qpos[0] - x) / raw.dt
+        cost = 0.001 * np.square(action.astype(np.float64)).sum()
+        assert speed != 0
+        assert reward == pytest.approx(is_paid * speed - cost, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", EXPLORATION_TASKS["dmc"])
+def test_dm_controls_tasks_take_two_steps_for_one(name: str) -> None:
+    pytest.importorskip("shimmy")
+    env, steps, truncated = make_env(get_task(name)), 0, False
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    while not truncated:
+        _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        assert 0 <= float(reward) <= 2
+        assert not terminated
+        steps += 1
+    assert steps == 500

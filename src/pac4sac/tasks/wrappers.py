@@ -16,6 +16,7 @@ from pac4sac.base.text import did_you_mean
 Env = gymnasium.Env[Any, Any]
 Step = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
 Limits = Mapping[str, float] | None
+FREE, SLIDE = 0, 2  # kinds of joints in MuJoCo
 
 
 class TargetReward(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -29,9 +30,14 @@ class TargetReward(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: Env, low: Limits = None, high: Limits = None) -> None:
         super().__init__(env)
-        size = int(np.prod(env.observation_space.shape or (0,)))
-        self._low = _limits("low", low, size, -np.inf)
-        self._high = _limits("high", high, size, np.inf)
+        space = env.observation_space
+        if not isinstance(space, gymnasium.spaces.Box):
+            raise UserError(
+                "The wrapper sparse-target needs observations that are a vector, not "
+                f"{type(space).__name__}."
+            )
+        self._low = _limits("low", low, space, -np.inf)
+        self._high = _limits("high", high, space, np.inf)
         if np.any(self._low > self._high):
             raise UserError(
                 "The wrapper sparse-target has a lower limit above the upper one; "
@@ -59,22 +65,24 @@ class PositionDelay(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: Env, distance: float = 2.0, action_cost: float = 1e-3) -> None:
         super().__init__(env)
-        _check_number("distance of the wrapper position-delay", distance)
-        _check_number("action_cost of the wrapper position-delay", action_cost)
+        _check_number("distance of the wrapper position-delay", distance, at_least=0.0)
+        _check_number("action_cost of the wrapper position-delay", action_cost, at_least=0.0)
         self._distance, self._action_cost = float(distance), float(action_cost)
-        self._x = 0.0
+        self._read_x, self._x = x_position(env), 0.0
+        robot: Any = env.unwrapped
+        self._seconds = float(robot.dt)  # of a step
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
-        self._x = x_position(self.env)
+        self._x = self._read_x()
         return observation, info
 
     def step(self, action: Any) -> Step:
         observation, _, terminated, truncated, info = self.env.step(action)
-        before, self._x = self._x, x_position(self.env)
-        speed = (self._x - before) / seconds_per_step(self.env)
+        before, self._x = self._x, self._read_x()
+        speed = (self._x - before) / self._seconds
         cost = self._action_cost * float(np.square(np.asarray(action, np.float64)).sum())
         reward = (speed if self._x >= self._distance else 0.0) - cost
         return observation, reward, terminated, truncated, info
@@ -113,27 +121,30 @@ WRAPPERS: Mapping[str, type[gymnasium.Wrapper[Any, Any, Any, Any]]] = {
 }
 
 
-def x_position(env: Env) -> float:
-    """Return the x position of a robot in metres.
+def x_position(env: Env) -> Callable[[], float]:
+    """Return a function that reads the x position of a robot in metres.
 
     Raises:
         UserError: If the environment has no such position.
     """
     robot: Any = env.unwrapped
-    if hasattr(robot, "position"):  # PyBullet's robots
-        return float(robot.position()[0])
-    try:
-        return float(robot.data.qpos[0])  # MuJoCo's
-    except AttributeError:
-        raise UserError(
-            f"{type(robot).__name__} has no x position, which the wrapper position-delay needs. "
-            "Use the wrapper with robots of PyBullet or MuJoCo that move along x."
-        ) from None
+    if hasattr(robot, "dt"):
+        if callable(getattr(robot, "position", None)):  # PyBullet's robots
+            return lambda: float(robot.position()[0])
+        if _moves_along_x(getattr(robot, "model", None)):
+            return lambda: float(robot.data.qpos[0])
+    raise UserError(
+        f"{type(robot).__name__} has no x position, which the wrapper position-delay needs. "
+        "Use the wrapper with robots of PyBullet or MuJoCo that move along x."
+    )
 
 
-def seconds_per_step(env: Env) -> float:
-    robot: Any = env.unwrapped
-    return float(robot.dt)
+def _moves_along_x(model: Any) -> bool:
+    """Return whether the first joint of a MuJoCo model is free, or slides along x."""
+    kinds: Any = getattr(model, "jnt_type", ())
+    if not len(kinds):
+        return False
+    return bool(kinds[0] == FREE or (kinds[0] == SLIDE and model.jnt_axis[0][0] == 1))
 
 
 def wrapper_tables(wrappers: Any) -> list[dict[str, Any]]:
@@ -210,20 +221,36 @@ def keeps_rewards(name: str) -> bool:
     return isinstance(maker, type) and issubclass(maker, kinds)
 
 
-def _limits(name: str, given: Limits, size: int, default: float) -> Any:
-    limits = np.full(size, default)
+def _limits(name: str, given: Limits, space: gymnasium.spaces.Box, default: float) -> Any:
+    """Return a limit of each component of the observation."""
+    lowest, highest = space.low.reshape(-1), space.high.reshape(-1)
+    limits = np.full(lowest.size, default)
+    if not isinstance(given, Mapping | None):
+        raise UserError(
+            f"{name} of the wrapper sparse-target must be limits by index, such as "
+            f'{{"0": -0.25}}, not {given!r}.'
+        )
     for index, limit in (given or {}).items():
-        _check_number(f"{name}.{index} of the wrapper sparse-target", limit)
-        if not (index.isdecimal() and int(index) < size):
+        what = f"{name}.{index} of the wrapper sparse-target"
+        _check_number(what, limit)
+        if not (str(index).isdecimal() and int(index) < limits.size):
             raise UserError(
                 f"The wrapper sparse-target got a limit for observation {index}, "
-                f"but observations are numbered from 0 to {size - 1}."
+                f"but observations are numbered from 0 to {limits.size - 1}."
+            )
+        low, high = lowest[int(index)], highest[int(index)]
+        if not low <= limit <= high:
+            raise UserError(
+                f"{what} must be a value that the observation can have, in [{low:g}, {high:g}], "
+                f"not {limit:g}."
             )
         limits[int(index)] = limit
     return limits
 
 
-def _check_number(name: str, value: Any) -> None:
+def _check_number(name: str, value: Any, at_least: float = -np.inf) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not np.isfinite(value):
         raise UserError(f"{name} must be a number, not {value!r}.")
+    if value < at_least:
+        raise UserError(f"{name} must be a number at least {at_least:g}, not {value!r}.")
