@@ -19,7 +19,11 @@ OWN |= {
     "droq": FEWER,
     "tqc": {"critics": 3, "quantiles": 10, "dropped": 1},
 }
-OWN |= {"xqc": {"critic_width": 64}, "flashsac": {"critic_width": 64, "held_max": 16}}
+# γ = 1 − 5/T, the rule of XQC's authors for episodes of T steps
+OWN |= {
+    "xqc": {"critic_width": 64, "gamma": 0.975},
+    "flashsac": {"critic_width": 64, "held_max": 16},
+}
 OWN |= {algo: {"shots": 20, "alpha": 0.05} for algo in ("pac4sac-mixture", "pac4sac-index")}
 
 

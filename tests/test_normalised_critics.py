@@ -460,6 +460,16 @@ def test_a_few_targets_outside_or_another_kind_of_critic_need_no_warning() -> No
     about = {"run": "xqc-seed0", "config": {"value_min": -5.0, "value_max": 5.0}}
     assert critic_range.warning_of(about) == ""
     assert critic_range.warning_of(about | {"targets_outside": 0.009}) == ""
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_only_advice_that_was_not_followed_is_given(is_on: bool) -> None:
+    config = {"value_min": -5.0, "value_max": 5.0, "normalise_rewards": is_on}
+    about = {"run": "xqc-seed0", "config": config, "targets_outside": 0.05}
+    warning = critic_range.warning_of(about)
+    assert "5.0%" in warning
+    assert "value_max" in warning
+    assert ("normalise_rewards" in warning) is not is_on
     assert "2.0% of the targets of xqc-seed0" in critic_range.warning_of(
         about | {"targets_outside": 0.02}
     )

@@ -107,7 +107,7 @@ class TestTargetReward:
             TargetReward(Cart(), low=low)
 
     def test_refuses_an_empty_box(self) -> None:
-        with pytest.raises(UserError, match="exceed"):
+        with pytest.raises(UserError, match="lower limit above"):
             TargetReward(Cart(), low={"0": 1.0}, high={"0": 0.0})
 
 
@@ -131,8 +131,8 @@ class TestATask:
         ("wrappers", "message"),
         [
             ("sparse", "must be a list"),
-            ([3], "or a table such as"),
-            ([{"name": "sparse-target"}], "or a table such as"),
+            ([3], "or a dictionary such as"),
+            ([{"name": "sparse-target"}], "or a dictionary such as"),
             ([{"wrapper": "sparse-targe"}], "did you mean sparse-target"),
         ],
     )
@@ -142,7 +142,7 @@ class TestATask:
 
     def test_with_an_unknown_argument_is_refused_when_it_is_made(self) -> None:
         wrappers = [{"wrapper": "position-delay", "metres": 2.0}]
-        with pytest.raises(UserError, match="does not take"):
+        with pytest.raises(UserError, match="does not accept"):
             make_env(replace(get_task("Pendulum-v1"), wrappers=wrappers))
 
     def test_is_told_by_its_name_alone_if_it_is_one_of_the_suite(self) -> None:

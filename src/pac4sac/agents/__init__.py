@@ -19,6 +19,7 @@ from pac4sac.agents.sac import Sac
 from pac4sac.agents.settings import AgentConfig, check_declared, convert_value
 from pac4sac.agents.td3 import Td3
 from pac4sac.agents.tqc import Tqc
+from pac4sac.agents.value_uncertainty import Pac4SacUncertainty, SacUncertainty
 from pac4sac.agents.variants.bounded import Bounded
 from pac4sac.agents.variants.explore_actors import ExploreActors
 from pac4sac.agents.variants.full_covariance import FullCovariance
@@ -70,6 +71,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "oac": Algorithm(Oac),
     "oac-gauss": Algorithm(OacGauss),
     "oac-lab": Algorithm(OacLab),
+    "sac-uncertainty": Algorithm(SacUncertainty),
     "sac-rnd": Algorithm(Rnd),
     "sac-random-critic": Algorithm(RandomCritic),
     "sac-nr": Algorithm(SacNr),
@@ -81,6 +83,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "pac4sac-full-covariance": Algorithm(FullCovariance),
     "pac4sac-moving-prior": Algorithm(MovingPrior),
     "pac4sac-thompson": Algorithm(Thompson),
+    "pac4sac-uncertainty": Algorithm(Pac4SacUncertainty),
     "pac4sac-repo": Algorithm(ReleasedCode),
     "pac4sac-mixture": Algorithm(Mixture),
     "pac4sac-index": Algorithm(IndexHead),

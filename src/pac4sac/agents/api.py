@@ -6,7 +6,8 @@ of a batch.
 
 1. Subclass `Agent`, or a similar algorithm: `Sac`, `Ddpg`, `Td3`, `Oac`, `CrossQ`, `Redq`, `DroQ`,
    `Tqc`, `Xqc`, `FlashSac`, or the paper's `Pac4Sac`. Before another algorithm, `PacBayesCritic`
-   gives it the paper's critic, `BatchNormalised` and `WeightNormalised` normalise its networks.
+   gives it the paper's critic, `BatchNormalised` and `WeightNormalised` normalise its networks,
+   `ValueUncertainty` adds an uncertainty of its critic.
 2. Settings are fields of a frozen dataclass below the parent's `Config`, each with its range and
    its meaning: `per_run` if the runs of a cohort may differ, read as `Hyper(state).name`, a tensor
    [R]; `structural` if it decides shapes or code, read as `self.config.name`. `new_default` changes
@@ -74,6 +75,7 @@ from pac4sac.agents.settings import (
 from pac4sac.agents.tape import Stream
 from pac4sac.agents.td3 import Td3, Td3Config
 from pac4sac.agents.tqc import Tqc, TqcConfig
+from pac4sac.agents.value_uncertainty import ValueUncertainty, ValueUncertaintyConfig
 from pac4sac.agents.weight_norm import WeightNormalised
 from pac4sac.agents.xqc import Xqc, XqcConfig
 
@@ -130,6 +132,8 @@ __all__ = [
     "Tqc",
     "TqcConfig",
     "Trunk",
+    "ValueUncertainty",
+    "ValueUncertaintyConfig",
     "WeightNormalised",
     "Xqc",
     "XqcConfig",

@@ -76,8 +76,9 @@ def calibration(where: str, name: str, errors: ValueErrors, delta: float) -> Cal
 
 def formula_of_std(agent: Agent) -> str:
     """Return the formula of the standard deviation of an agent's critic."""
-    if std_source(agent) != "posterior":
-        return "Std_k[Q_k]"
+    source = std_source(agent)
+    if source != "posterior":
+        return "|u − g|" if source == "uncertainty" else "Std_k[Q_k]"
     return "√v_p" if agent.takes_minimum else "√v"
 
 

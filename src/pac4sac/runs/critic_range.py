@@ -24,8 +24,10 @@ def warning_of(about: Mapping[str, Any]) -> str:
     if not isinstance(share, int | float) or share <= LARGEST:
         return ""
     low, high = (about["config"].get(name) for name in ("value_min", "value_max"))
+    advice = "Lower value_min or raise value_max"
+    if not about["config"].get("normalise_rewards"):
+        advice += ", or set normalise_rewards=true"
     return (
         f"{share:.1%} of the targets of {about['run']} were outside the range of its critic, "
-        f"{low:g} to {high:g}, and were clipped to it. Lower value_min, raise value_max, or set "
-        f"normalise_rewards=true."
+        f"{low:g} to {high:g}, and were clipped to it. {advice}."
     )

@@ -5,8 +5,9 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, State
+from pac4sac.agents.value_uncertainty import ValueUncertainty
 
-Source = Literal["posterior", "critics"]
+Source = Literal["posterior", "critics", "uncertainty"]
 
 
 class Value(NamedTuple):
@@ -18,8 +19,8 @@ class Value(NamedTuple):
         mean: Mean of Q.
         std: Standard deviation of Q; None for a critic without one.
         source: Source of the standard deviation: "posterior" of a randomised critic, "critics" for
-            the spread of several plain critics, None for a single plain critic. `certify` compares
-            this standard deviation with errors.
+            the spread of several plain critics, "uncertainty" for a network that learns it, None
+            for a single plain critic. `certify` compares this standard deviation with errors.
 
     Example:
         >>> agent = pac4sac.load("half-cheetah")
@@ -34,6 +35,8 @@ class Value(NamedTuple):
 
 def std_source(agent: Agent) -> Source | None:
     """Return the source of the standard deviation of an agent's critic."""
+    if isinstance(agent, ValueUncertainty):
+        return "uncertainty"
     if agent.critic.gaussian:
         return "posterior"
     return "critics" if agent.critic.members > 1 else None
@@ -45,7 +48,9 @@ def mean_and_std(
     """Return mean, variance (None without one) and standard deviation (NaN without one) of Q.
 
     Each is [R, B]. Several plain critics have no variance; their standard deviation is their
-    spread.
+    spread. A network for the uncertainty takes precedence.
     """
     m, v = agent.value_estimate(state, s, a)
+    if isinstance(agent, ValueUncertainty):
+        return m, v, agent.value_uncertainty(state, s, a)
     return m, v, agent.members_std(state, s, a) if v is None else v.sqrt()
