@@ -181,7 +181,7 @@ def test_any_array_or_list_of_the_right_length_is_an_observation_and_no_other(fo
             match=r"observations of the shape \[3\], or several of them as \[B, 3\], not \[",
         ):
             agent.act(wrong)
-    with pytest.raises(UserError, match="observations as arrays of numbers"):
+    with pytest.raises(UserError, match="observations must be arrays of numbers"):
         agent.act(["left", "right", "up"])
 
 

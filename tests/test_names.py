@@ -173,7 +173,7 @@ class TestPlaces:
         about = json.loads((experiment / "experiment.json").read_bytes())
         about["cohorts"] *= 2
         (experiment / "experiment.json").write_text(json.dumps(about))
-        with pytest.raises(UserError, match="two runs of one name"):
+        with pytest.raises(UserError, match="two runs with the same name"):
             pac4sac.resume(experiment)
 
     @pytest.mark.parametrize("name", HOSTILE[:7])

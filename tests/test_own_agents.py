@@ -27,13 +27,13 @@ MISTAKES = {
     "DrawsByItself": r"Learning gave different numbers the second time: draw random numbers from a stream that update",
     "ActsByChance": r"Acting gave different numbers the second time: .* from a stream that behaviour_streams",
     "NormalisesOverRuns": "A run learned differently alone than in a cohort of three .*must not include the first axis",
-    "ReadsTheFirstRun": r"a per-run setting is Hyper\(state\).name, not self.config.name",
-    "Branches": PLACE + r".*no `if` on numbers and no \.item\(\), but torch.where",
+    "ReadsTheFirstRun": r"read as Hyper\(state\).name, not self.config.name",
+    "Branches": PLACE + r".*torch.where instead of `if` on values, and no \.item\(\)",
     "Forgets": "An agent loaded from its file acts differently",
     "TooFar": r"behaviour returns actions outside \[-1, 1\]",
     "Flat": r"deterministic_action returns the shape \[3, 8\], but must return \[R, B, da\], here \[3, 4, 2\]",
-    "NoSlowCopy": r"with_target names policy, and networks\(\) gives critic, actor",
-    "DelayedByNobody": r"delayed refers to the setting patience, which must be declared by per_run",
+    "NoSlowCopy": r"with_target refers to policy, but networks\(\) returns critic, actor",
+    "DelayedByNobody": r"delayed refers to the setting patience, which must be declared with per_run",
 }
 TOLD_IN_TRAINING = ("ForgottenConfig", "NoStream", "OneLossForAll", "LogsTheBatch", "LogsNothing")
 

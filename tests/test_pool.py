@@ -472,7 +472,7 @@ def test_an_environment_that_workers_cannot_import_is_reported():
     try:
         record(get_task("OnlyHere-v0"), 3, workers=0)
         with pytest.raises(
-            UserError, match=r"no task or environment 'OnlyHere-v0'.*'module:Environment-v0'"
+            UserError, match=r"task or environment 'OnlyHere-v0'.*'module:Environment-v0'"
         ):
             record(get_task("OnlyHere-v0"), 3, workers=1)
     finally:

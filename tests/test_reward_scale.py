@@ -149,7 +149,7 @@ def test_training_cannot_start_from_an_agent_of_another_scale(
     trained: Result, tmp_path: Path
 ) -> None:
     with pytest.raises(
-        UserError, match="was trained with normalise_rewards=true; set it so here too"
+        UserError, match="was trained with normalise_rewards=true; use the same value"
     ):
         train(tmp_path / "plain", "sac", seeds=(0,), steps=50, start_from=str(trained.folder))
 

@@ -170,7 +170,7 @@ def test_an_mp4_without_its_encoder_names_the_extra(experiment, tmp_path, monkey
 
 
 def test_other_endings_are_refused(experiment, tmp_path):
-    with pytest.raises(UserError, match=r"\.gif or an \.mp4"):
+    with pytest.raises(UserError, match=r"\.gif or \.mp4"):
         record_video(experiment, tmp_path / "film.avi")
     assert not any(tmp_path.iterdir())
 
