@@ -147,7 +147,7 @@ def test_after_damage_the_checkpoint_before_leads_to_the_same_end(
 def test_returns_that_are_no_numbers_are_damage(broken: Path, wrong: object) -> None:
     for folder in (broken / "cohorts" / "000").glob("step-*"):
         rewrite_progress(folder, lambda progress: progress["returns"].__setitem__(0, wrong))
-    with pytest.raises(UserError, match=r"No checkpoint .*its progress"):
+    with pytest.raises(UserError, match=r"All checkpoints .*its progress"):
         pac4sac.resume(broken)
 
 
@@ -157,7 +157,7 @@ def test_with_no_checkpoint_left_it_says_so_and_changes_nothing(broken: Path) ->
     before = contents(broken)
     with pytest.raises(
         UserError,
-        match=r"No checkpoint .*step-000000107: progress.json is unreadable.*step-000000080",
+        match=r"All checkpoints .*step-000000107: progress.json is unreadable.*step-000000080",
     ):
         pac4sac.resume(broken)
     assert contents(broken) == before

@@ -135,9 +135,9 @@ def test_an_attempt_that_was_given_up_can_neither_write_nor_tell_its_progress(pa
     kept, node, keeper = pair
     write(node / "runs/a/run.json", b"{}")
     old, _new = asking(keeper), asking(keeper)
-    with pytest.raises(PermissionError, match="given up"):
+    with pytest.raises(PermissionError, match="abandoned"):
         RemoteCohort(node, old).push()
-    with pytest.raises(PermissionError, match="given up"):
+    with pytest.raises(PermissionError, match="abandoned"):
         old("heard", 5, 10)
     assert keeper.news(stopping=False) == {}
     assert not (kept / "runs").exists()

@@ -154,7 +154,7 @@ class TestWhatIsNotThere:
         (run / "episodes.jsonl").write_text("\n".join([*lines, '{"episode": 40, "step"']))
         with pytest.warns(
             UserWarning,
-            match=r"Damaged logs.*: `in/runs/sac-seed0`: episodes \(2 unreadable lines\)",
+            match=r"damaged logs.*`in/runs/sac-seed0`: episodes \(2 unreadable lines\)",
         ):
             page = write_report([tmp_path / "in"], tmp_path / "out").page
         assert "<code>in/runs/sac-seed0</code>: episodes (2 unreadable lines)." in page.read_text()

@@ -334,7 +334,7 @@ def test_an_extension_is_written_down_only_where_a_checkpoint_can_be_used(
     before = (folder / "experiment.json").read_bytes()
     for manifest in folder.rglob("manifest.json"):
         manifest.write_text("{")
-    with pytest.raises(UserError, match="No checkpoint"):
+    with pytest.raises(UserError, match="All checkpoints"):
         pac4sac.resume(folder, steps=2 * STEPS)
     assert (folder / "experiment.json").read_bytes() == before
 
@@ -355,7 +355,7 @@ def test_an_extension_continues_a_solved_run_that_was_not_stopped(tmp_path: Path
     folder = train(tmp_path / "x", task=easy, steps=200, evaluate_every=0).folder
     assert pac4sac.resume(folder, steps=240).complete
     assert logs(folder, RUNS[0])["episodes.jsonl"] == logs(longer, RUNS[0])["episodes.jsonl"]
-    with pytest.raises(UserError, match="only extend"):
+    with pytest.raises(UserError, match="must exceed the 240 steps"):
         pac4sac.resume(folder, steps=100)
 
 
