@@ -15,7 +15,7 @@ from pac4sac.base.text import did_you_mean, file_name
 KNOWN = {
     "cluster": (r"slurm|local", "slurm or local"),
     "gpus": (r"([A-Za-z][\w.-]*:)?[01]", "0, 1, or 1 with its type such as a100:1"),
-    "cpus": (r"[1-9]\d{0,3}", "a whole number from 1 on"),
+    "cpus": (r"[1-9]\d{0,3}", "a whole number above 0"),
     "mem": (r"[1-9]\d*[KMGT]?", "a size such as 16G; a number alone is in MB"),
     "time": (
         r"(\d+-\d+(:\d+){0,2}|\d+(:\d+){0,2})",
