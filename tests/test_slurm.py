@@ -218,7 +218,7 @@ def test_without_a_cluster_jobs_train_in_the_background(
         (["time=soon"], "time must be a number of minutes"),
         (["time=0:00:00"], "time must be a number of minutes"),
         (["mem=lots"], "mem must be a size such as 16G"),
-        (["cpus=0"], "cpus must be a whole number from 1 on"),
+        (["cpus=0"], "cpus must be a whole number above 0"),
         (["gpus=2"], "gpus must be 0, 1, or 1 with its type"),
         (["gpus=1"], "the study trains on cpu"),
         (["cluster=moon"], "cluster must be slurm or local"),
