@@ -153,8 +153,7 @@ class TestWhatIsNotThere:
         lines[3] = "garbled"
         (run / "episodes.jsonl").write_text("\n".join([*lines, '{"episode": 40, "step"']))
         with pytest.warns(
-            UserWarning,
-            match=r"damaged logs.*`in/runs/sac-seed0`: episodes \(2 unreadable lines\)",
+            UserWarning, match=r"damaged logs.*`in/runs/sac-seed0`: episodes \(2 unreadable lines\)"
         ):
             page = write_report([tmp_path / "in"], tmp_path / "out").page
         assert "<code>in/runs/sac-seed0</code>: episodes (2 unreadable lines)." in page.read_text()
