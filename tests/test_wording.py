@@ -27,7 +27,7 @@ PHRASES = {
     r"\bof (?:yours|one's own|your own)\b": "custom, your",
     r"(?<!there )\b(?:is|are) no (?!longer|more|less|other|such|better|need|one|reason)[a-z]+\b": "is not a",
     r"\bas the (?:paper|original|other) has it\b": "as in the paper",
-    r"\bmade-up\b": "synthetic",
+    r"\bmade-up data\b": "synthetic data",
     r"; nothing if\b": "empty if, '' if",
     r"\banew\b": "again",
     r"\bother code than today's\b|\bby today's code\b": "another version of the code",

@@ -40,7 +40,7 @@ FIXED = "fixed."  # before names of the weights of g
 
 @dataclass(frozen=True, kw_only=True)
 class ValueUncertaintyConfig(AgentConfig):
-    """Settings of the uncertainty. Put it behind those of the algorithm.
+    """Hold the settings of the uncertainty. Put it behind those of the algorithm.
 
     Raises:
         UserError: If a value is not allowed.
@@ -64,7 +64,7 @@ class ValueUncertaintyConfig(AgentConfig):
 
 
 class Difference(Net):
-    """δ = u − g: a learned network minus a fixed random one, whose weights are stored with it."""
+    """Compute δ = u − g: a learned network minus a fixed random one, stored with its weights."""
 
     def __init__(self, learned: Trunk, fixed: Trunk, heads: int) -> None:
         super().__init__(learned, linear_parameters(learned.width, heads))
@@ -84,7 +84,7 @@ class Difference(Net):
 
 
 class ValueUncertainty(Agent):
-    """An agent with a network for the uncertainty of its critic.
+    """Give an agent a network for the uncertainty of its critic.
 
     `agent.value`, `certify` and the log of value bias take their standard deviation from it.
 

@@ -12,7 +12,7 @@ from pac4sac.base.errors import UserError
 
 
 class CohortJob:
-    """Trains a cohort from its newest checkpoint; submitit stores it and calls it in the job."""
+    """Train a cohort from its newest checkpoint; submitit stores it and calls it in the job."""
 
     def __init__(self, folder: Path, variables: Mapping[str, str], path: Sequence[str]) -> None:
         """Describe a job.

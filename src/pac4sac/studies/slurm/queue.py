@@ -33,7 +33,7 @@ REQUEUES = 1000  # after time-outs; a job that makes no progress gives up earlie
 
 @dataclass(frozen=True)
 class Job:
-    """The newest job of a cohort."""
+    """Hold the newest job of a cohort."""
 
     id: str
     cluster: str
@@ -54,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobState:
-    """The state of a job: pending, running or requeued if it is queued, or failed."""
+    """Return the state of a job: pending, running or requeued if it is queued, or failed."""
 
     word: str
     job: Job
