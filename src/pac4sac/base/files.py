@@ -238,7 +238,7 @@ def _check_version(about: dict[str, Any], version: int, what: str) -> None:
     """Raise a UserError if a mapping has another version."""
     if about.get("version", version) != version:
         reads = f"this pac4sac reads version {version}; use the pac4sac that wrote it."
-        raise UserError(f"{what} has version {about['version']}, and {reads}")
+        raise UserError(f"{what} has version {about['version']}, but {reads}")
 
 
 def _is_of_kind(value: Any, kind: type | UnionType) -> bool:
