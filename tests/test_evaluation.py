@@ -370,3 +370,17 @@ def test_an_agent_is_evaluated_in_python_as_by_the_command(folder: Path) -> None
 def test_a_run_reads_back_from_its_description(folder: Path) -> None:
     run = pac4sac.load(folder / "runs" / "pac4sac-seed1").run
     assert Run.from_description(json.loads(json.dumps(run.describe()))) == run
+
+
+@pytest.mark.parametrize(
+    ("returns", "end"),
+    [
+        ([1.0, 3.0], "2.0 ± 1.4 in 2 episodes)"),
+        ([3.0], "policy: 3.0 in one episode)"),
+        ([], "policy: failed)"),
+    ],
+)
+def test_an_evaluation_shows_a_spread_only_if_it_has_one(returns: list[float], end: str) -> None:
+    shown = repr(pac4sac.Evaluation("sac-seed0", "x", "deterministic", np.array(returns)))
+    assert shown.startswith("Evaluation(sac-seed0 on x, deterministic policy: ")
+    assert shown.endswith(end)

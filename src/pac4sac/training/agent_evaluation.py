@@ -52,10 +52,12 @@ class Evaluation:
         return float(np.std(self.returns, ddof=1)) if len(self.returns) > 1 else float("nan")
 
     def __repr__(self) -> str:
-        return (
-            f"Evaluation({self.run} on {self.task}, {self.policy} policy: {brief(self.mean)} ± "
-            f"{brief(self.std)} in {len(self.returns)} episodes)"
-        )
+        about = f"{self.run} on {self.task}, {self.policy} policy"
+        if len(self.returns) < 2:
+            shown = f"{brief(self.mean)} in one episode" if len(self.returns) else "failed"
+        else:
+            shown = f"{brief(self.mean)} ± {brief(self.std)} in {len(self.returns)} episodes"
+        return f"Evaluation({about}: {shown})"
 
 
 def evaluate(
