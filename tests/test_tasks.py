@@ -194,6 +194,7 @@ def test_after_a_module_its_classes_are_named(
 ) -> None:
     (tmp_path / "own_classes.py").write_text(
         "import gymnasium\nclass Docking(gymnasium.Env):\n    pass\n"
+        "class Dokin(gymnasium.Wrapper):\n    pass\n"
     )
     (tmp_path / "nothing_here.py").write_text("import gymnasium\n")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -205,6 +205,7 @@ def _environments_of(module: str) -> set[str]:
         for name, thing in vars(importlib.import_module(module)).items()
         if isinstance(thing, type)
         and issubclass(thing, gymnasium.Env)
+        and not issubclass(thing, gymnasium.Wrapper)
         and thing.__module__ == module
     }
     return _registered_by(module) | classes
