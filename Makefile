@@ -78,11 +78,15 @@ docs: .venv/ready  ## the docs site: open site/index.html, no server or network 
 
 bench-setup: .bench/sb3/ready .bench/sbx/ready  ## install the libraries that benchmarks compare with
 
-bench: .venv/ready  ## all benchmarks, into .bench/*.json (half an hour on two cores)
+bench: .venv/ready  ## all benchmarks, into .bench/*.json (hours on two cores)
 	$(BIN)/python benchmarks/tasks.py --out .bench/tasks.json
 	$(BIN)/python benchmarks/step.py --out .bench/step.json
 	$(BIN)/python benchmarks/scaling.py --out .bench/scaling.json
 	$(BIN)/python benchmarks/end_to_end.py --out .bench/end_to_end.json
+	$(BIN)/python benchmarks/short_trainings.py --out .bench/short_trainings.json
+
+bench-quick: .venv/ready  ## ratios to stored ones; fails above 1.25 (five minutes)
+	$(BIN)/python benchmarks/quick.py
 
 check: .venv/ready  ## formatting, lint and types
 	$(BIN)/ruff format --check .
@@ -97,5 +101,4 @@ clean:  ## remove the environment and caches
 	rm -rf .venv .bench site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .PHONY: help setup run run-full test test-slow test-fuzz test-kills test-ray test-browser report lock \
-	docs docs-files \
-	bench-setup bench check format clean
+	docs docs-files bench-setup bench bench-quick check format clean

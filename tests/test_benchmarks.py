@@ -154,3 +154,36 @@ def test_the_kernels_of_an_update_are_listed_by_time_and_kind(tmp_path):
 )
 def test_a_kernel_is_known_by_its_name(kernel, kind):
     assert importlib.import_module("kernels").kind_of(kernel) == kind
+
+
+def test_ratios_above_the_stored_ones_by_a_quarter_fail():
+    quick = importlib.import_module("quick")
+    spread = importlib.import_module("measuring").Spread
+    measured = {name: spread(5.0, 4.0, 6.0) for name in ("same", "slower", "new")}
+    rows, slow = quick.rows_of(measured, {"same": 4.01, "slower": 3.99})
+    assert slow == ["slower"]
+    assert [row["÷ stored"] for row in rows] == pytest.approx([5 / 4.01, 5 / 3.99, None])
+
+
+def test_the_guard_stores_ratios_by_machine_and_fails_if_they_grow(tmp_path, capsys):
+    quick, stored = importlib.import_module("quick"), tmp_path / "quick.json"
+    asked = ["--quick", "--device", "cpu", "--stored", str(stored)]
+    assert quick.main(asked) == 0  # nothing is stored yet
+    assert "--store" in capsys.readouterr().out
+    assert quick.main([*asked, "--store"]) == 0
+    ratios = json.loads(stored.read_text())
+    assert all(value > 0 for value in next(iter(ratios.values())).values())
+    least = {kind: dict.fromkeys(each, 1e-6) for kind, each in ratios.items()}
+    stored.write_text(json.dumps(least))
+    assert quick.main(asked) == 1
+
+
+def test_a_short_training_is_timed_from_the_command_to_the_evaluation(tmp_path, monkeypatch):
+    short = importlib.import_module("short_trainings")
+    monkeypatch.setattr(short, "PEERS", {})
+    out = tmp_path / "short.json"
+    short.main(["--quick", "--device", "cpu", "--out", str(out)])
+    (row,) = json.loads(out.read_bytes())["tables"]["300 steps, 1 seeds"]["rows"]
+    assert row["library"] == "pac4sac"
+    assert row["CPU seconds"]["median"] > 0
+    assert -2000 < row["mean return"] < 0  # of Pendulum

@@ -1,0 +1,179 @@
+"""Seconds from the command to the trained and evaluated agent: imports, compiling, training and
+final evaluation, next to other libraries.
+
+    python benchmarks/short_trainings.py --steps 5000,20000,100000 --seeds 1,5 --out short.json
+
+All train SAC with the settings of Stable-Baselines3 (2 × 256 units, batch 256, no layer norm,
+learned α), one update per step, and play ten evaluation episodes. Each training is a new process.
+The libraries take turns; `make bench-setup` installs them, and without them their rows are left
+out. CPU seconds are those of all cores and threads, and depend less than seconds on other programs
+of the machine. With --cores 1 they are nearly what torch needs on an idle machine."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from measuring import HERE, Report, Spread, numbers, parser, ratio
+
+from pac4sac.base.cores import SHARE, cores
+from pac4sac.runs.reading import read_runs
+from pac4sac.training.backends import COMPILING_PAYS
+
+TASK, EPISODES = "Pendulum-v1", 10
+SETTINGS = {
+    "width": 256,
+    "depth": 2,
+    "batch": 256,
+    "norm": "false",
+    "activation": "relu",
+    "lr": 3e-4,
+    "warmup": 100,
+}
+PEERS = {"Stable-Baselines3": "sb3", "SBX": "sbx"}
+OURS, FIRST_START = "pac4sac", "pac4sac, first start (nothing compiled yet)"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What one training took, and what its agents reached."""
+
+    seconds: float
+    cpu_seconds: float  # of the process and of all that it started
+    returns: list[float]  # mean return of the evaluation of each run
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training that every library is timed with."""
+
+    steps: int
+    seeds: int
+    cores: int  # that torch may use; JAX uses all
+
+    def seconds_of(
+        self, command: Sequence[str | Path], output: Path, **variables: str
+    ) -> tuple[float, float]:
+        """Return the seconds and the CPU seconds of a command, with the processes it starts."""
+        limits = {"OMP_NUM_THREADS": str(self.cores), SHARE: str(self.cores)}
+        started = time.perf_counter()
+        with output.open("w") as file:
+            process = subprocess.Popen(
+                command, env=os.environ | limits | variables, stdout=file, text=True
+            )
+            _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise SystemExit(f"{' '.join(map(str, command))} failed.")
+        return seconds, used.ru_utime + used.ru_stime
+
+    def of_peer(self, folder: str) -> Timed:
+        """Train with another library."""
+        python = HERE.parent / ".bench" / folder / "bin" / "python"
+        what = [TASK, self.steps, self.seeds, EPISODES]
+        with tempfile.TemporaryDirectory() as made:
+            output = Path(made) / "output"
+            script = HERE / "short_contender.py"
+            command: list[str | Path] = [python, script, folder, *map(str, what)]
+            seconds = self.seconds_of(command, output)
+            told = json.loads(output.read_text().splitlines()[-1])
+        return Timed(*seconds, told["returns"], told["version"])
+
+    def of_ours(self, compiled: Path | None) -> Timed:
+        """Train with pac4sac.
+
+        Args:
+            compiled: Folder of compiled programs; None for a new and empty one.
+        """
+        with tempfile.TemporaryDirectory() as made:
+            folder = Path(made) / "experiment"
+            command = [sys.executable, "-m", "pac4sac", "train", TASK, "--algo", "sac"]
+            command += ["--steps", str(self.steps), "--seeds", f"0:{self.seeds}"]
+            for name, value in SETTINGS.items():
+                command += ["--set", f"{name}={value}"]
+            command += ["--evaluation-episodes", str(EPISODES), "--device", "cpu"]
+            seconds = self.seconds_of(
+                [*command, "--out", str(folder)],
+                Path(made) / "output",
+                TORCHINDUCTOR_CACHE_DIR=str(compiled or Path(made) / "compiled"),
+            )
+            returns = [run.evaluations[-1]["mean"] for run in read_runs(folder)]
+        return Timed(*seconds, returns)
+
+
+def contenders(
+    training: Training, compiled: Path, report: Report
+) -> dict[str, Callable[[], Timed]]:
+    """Return what trains by its name, without the libraries that are not installed."""
+    found: dict[str, Callable[[], Timed]] = {OURS: functools.partial(training.of_ours, compiled)}
+    if training.steps >= COMPILING_PAYS:
+        found = {FIRST_START: functools.partial(training.of_ours, None), **found}
+    for name, folder in PEERS.items():
+        if (HERE.parent / ".bench" / folder / "bin" / "python").exists():
+            found[name] = functools.partial(training.of_peer, folder)
+        else:
+            report.note(f"{name} is not installed here (make bench-setup); its row is left out.")
+    return found
+
+
+def row_of(name: str, each: Sequence[Timed], baseline: Sequence[Timed] | None) -> dict[str, Any]:
+    """Return the row of a library, with ratios to a baseline that took turns with it."""
+    seconds, used = [one.seconds for one in each], [one.cpu_seconds for one in each]
+    row: dict[str, Any] = {"library": f"{name} {each[0].version}".strip()}
+    row |= {"seconds": Spread.of(seconds), "CPU seconds": Spread.of(used)}
+    if baseline is not None:
+        row["× SB3"] = ratio(seconds, [one.seconds for one in baseline])
+        row["× SB3, CPU"] = ratio(used, [one.cpu_seconds for one in baseline])
+    row["mean return"] = sum(sum(one.returns) / len(one.returns) for one in each) / len(each)
+    return row
+
+
+def compare(report: Report, training: Training, rounds: int, compiled: Path) -> None:
+    """Time a training with all libraries, which take turns, and write a table."""
+    found = contenders(training, compiled, report)
+    taken: dict[str, list[Timed]] = {name: [] for name in found}
+    if OURS in found and FIRST_START in found:
+        training.of_ours(compiled)  # fills the folder
+    for number in range(rounds):
+        for name, train in found.items():
+            taken[name].append(train())
+            last = taken[name][-1]
+            report.console.print(
+                f"round {number + 1}, {training.steps:,} steps, {training.seeds} seed(s), {name}: "
+                f"{last.seconds:.1f} s, {last.cpu_seconds:.1f} CPU s, returns {last.returns}",
+                style="dim",
+            )
+    title = f"{TASK}, {training.steps:,} steps, {training.seeds} seed(s), {rounds} round(s)"
+    rows = [row_of(name, each, taken.get("Stable-Baselines3")) for name, each in taken.items()]
+    report.table(f"{training.steps} steps, {training.seeds} seeds", title, rows)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    made = parser(__doc__)
+    made.add_argument("--steps", type=numbers, default=[5000, 20_000, 100_000])
+    made.add_argument("--seeds", type=numbers, default=[1, 5], help="numbers of runs")
+    made.add_argument("--rounds", type=int, default=3)
+    made.add_argument("--cores", type=int, default=cores(), help="that torch may use; JAX uses all")
+    options = made.parse_args(arguments)
+    if options.quick:
+        options.steps, options.seeds, options.rounds = [300], [1], 1
+    report = Report(options)
+    with tempfile.TemporaryDirectory() as compiled:
+        for steps in options.steps:
+            for seeds in options.seeds:
+                training = Training(steps, seeds, options.cores)
+                compare(report, training, options.rounds, Path(compiled))
+    report.close()
+
+
+if __name__ == "__main__":
+    main()
