@@ -115,7 +115,7 @@ def contenders(
 ) -> dict[str, Callable[[], Timed]]:
     """Return what trains by its name, without the libraries that are not installed."""
     found: dict[str, Callable[[], Timed]] = {OURS: functools.partial(training.of_ours, compiled)}
-    if training.steps >= COMPILING_PAYS:
+    if training.steps * training.seeds >= COMPILING_PAYS:
         found = {FIRST_START: functools.partial(training.of_ours, None), **found}
     for name, folder in PEERS.items():
         if (HERE.parent / ".bench" / folder / "bin" / "python").exists():

@@ -242,6 +242,16 @@ def test_long_training_on_a_cpu_is_compiled_where_there_is_a_compiler(
         assert choose_backend("auto", CPU, backends.COMPILING_PAYS) == chosen
 
 
+def test_updates_of_all_runs_count_towards_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/g++")
+    monkeypatch.setattr(backends, "prepare", lambda learner, backend: backend)
+    how = {"device": "cpu", "backend": "auto", "threads": 1}
+    half = backends.COMPILING_PAYS // 2
+    one, two = make_agent("sac", {}), make_agent("sac", {}, {})
+    assert backends.make_learner(one, [0], half, how)[1]["backend"] == "eager"
+    assert backends.make_learner(two, [0, 1], half, how)[1]["backend"] == "compiled"
+
+
 def test_an_impossible_backend_or_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for call, sentence in [
