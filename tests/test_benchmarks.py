@@ -187,3 +187,8 @@ def test_a_short_training_is_timed_from_the_command_to_the_evaluation(tmp_path, 
     assert row["library"] == "pac4sac"
     assert row["CPU seconds"]["median"] > 0
     assert -2000 < row["mean return"] < 0  # of Pendulum
+
+
+def test_the_break_even_of_compiling_runs(tmp_path):
+    (row,) = run("break_even", tmp_path / "out.json")["tables"]["break even"]["rows"]
+    assert (row["runs"], row["eager ms"] > 0) == (1, True)
