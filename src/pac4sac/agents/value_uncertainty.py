@@ -63,7 +63,7 @@ class ValueUncertaintyConfig(AgentConfig):
     )
 
 
-class Difference(Net):
+class RandomDifference(Net):
     """Compute δ = u − g: a learned network minus a fixed random one, stored with its weights."""
 
     def __init__(self, learned: Trunk, fixed: Trunk, heads: int) -> None:
@@ -102,7 +102,7 @@ class ValueUncertainty(Agent):
     """
 
     config: Any
-    difference: Difference
+    difference: RandomDifference
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -112,7 +112,7 @@ class ValueUncertainty(Agent):
         inputs, c = {"s": self.ds, "a": self.da}, self.config
         learned = self.trunk(Trunk, **inputs)
         fixed = Trunk(inputs, learned.width, learned.depth, learned.norm, c.activation)
-        self.difference = Difference(learned, fixed, c.uncertainty_heads)
+        self.difference = RandomDifference(learned, fixed, c.uncertainty_heads)
         networks = super().networks()  # type: ignore[safe-super]  # of the algorithm
         return networks | {NET: self.difference}
 
