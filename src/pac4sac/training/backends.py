@@ -27,7 +27,7 @@ Operations = dict[str, Callable[[], None]]
 
 # Updates of all runs together. With fewer, compilation takes longer than it saves; the break-even
 # was measured at 3,400 to 7,500, depending on networks and runs.
-COMPILING_PAYS = 8_000
+COMPILING_PAYS = 5_000
 TOLERANCE = 1e-3  # largest relative difference of gradients after one update, in norm
 # multiplications per pass; with fewer, synchronising threads costs more than it saves
 PER_THREAD = 4_000_000
