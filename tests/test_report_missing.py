@@ -189,6 +189,11 @@ class TestWhatIsNotThere:
         with pytest.raises(UserError, match="nowhere is not a folder"):
             write_report([tmp_path / "nowhere"], tmp_path / "out")
 
+    @pytest.mark.parametrize("name", ["\ud800", "a\0b"])
+    def test_a_name_that_no_folder_can_have_is_refused(self, tmp_path: Path, name: str) -> None:
+        with pytest.raises(UserError, match="is not a folder"):
+            write_report([Path(name)], tmp_path / "out")
+
     def test_a_folder_whose_runs_are_all_unreadable_is_refused_with_the_reason(
         self, tmp_path: Path
     ) -> None:

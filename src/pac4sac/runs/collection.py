@@ -100,7 +100,7 @@ class Reader:
     """Read the files below some folders, and keep the reasons why some are unreadable."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self.roots = sorted({Path(os.path.realpath(path)) for path in paths})
+        self.roots = sorted(set(map(_real_path, paths)))
         check_folders(self.roots)
         self.base = Path(os.path.commonpath(self.roots)) if self.roots else Path()
         if len(self.roots) == 1:
@@ -162,6 +162,16 @@ def collect(paths: Sequence[Path]) -> Collection:
         dates=reader.dates(),
         searches=searches,
     )
+
+
+def _real_path(path: Path) -> Path:
+    """Return a path without symbolic links; refuse one that no folder can have."""
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError as error:
+        raise UserError(
+            f"{str(path)!r} is not a folder; give folders of experiments or studies."
+        ) from error
 
 
 def _costs(reader: Reader) -> tuple[FoundCost, ...]:

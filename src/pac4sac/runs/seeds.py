@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pac4sac.base.errors import UserError
 
 MOST_SEEDS = 10_000
+MOST_DIGITS = 20  # of a seed, which has at most 64 bits
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -27,7 +28,7 @@ def _seed_range(part: str, text: str) -> range:
     """Parse one part of a text as a range."""
     first, colon, end = part.partition(":")
     numbers = [first, end] if colon else [first]
-    if not all(number.isdecimal() for number in numbers):
+    if not all(number.isdecimal() and len(number) <= MOST_DIGITS for number in numbers):
         raise UserError(
             f"Invalid seeds {text!r}; give whole numbers such as 3, 0:5 (0 to 4) or 0,2,7."
         )
