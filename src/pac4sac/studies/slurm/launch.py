@@ -1,4 +1,4 @@
-"""Train a study as Slurm jobs: submit the cohorts that are neither trained nor queued.
+"""The engine `slurm`: it submits the cohorts of a study that are neither trained nor queued.
 
 What a job requests is said by options, otherwise by the table `slurm` of the study, otherwise it
 follows from the plan."""

@@ -1,4 +1,4 @@
-"""Submit the cohorts of a study as Slurm jobs, and tell what became of them.
+"""Submission of the cohorts of a study as Slurm jobs, and the states of these jobs.
 
 A study folder on a file system that all nodes share has in `slurm/` the files of submitit, in one
 folder for each submission, and `jobs.json` with the newest job of each cohort."""
@@ -54,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobState:
-    """Return the state of a job: pending, running or requeued if it is queued, or failed."""
+    """Hold the state of a job: pending, running or requeued if it is queued, or failed."""
 
     word: str
     job: Job

@@ -1,4 +1,4 @@
-"""Check what the jobs of a study request from Slurm, and translate it for submitit.
+"""Resources that the jobs of a study request from Slurm: their check, and their form for submitit.
 
 A study file may come from somebody else, and a file never chooses what code runs. So it may use
 only those options of sbatch that choose where and when a job runs."""
