@@ -96,6 +96,12 @@ def test_a_command_has_the_interval_of_evaluations_if_there_is_one(
         assert spoken[spoken.index("--evaluate-every") + 1] == str(every)
 
 
+def test_a_command_has_the_interval_of_a_bias_that_paused_once_the_run_was_solved(tmp_path: Path):
+    run = write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
+    (run / "bias.jsonl").write_text("".join(f'{{"step": {s}}}\n' for s in (5000, 10_000, 30_000)))
+    assert "--bias-every 5000" in train_command(read_runs(tmp_path / "in"), "0")
+
+
 @pytest.mark.parametrize(
     "name", ["a pendulum; touch harm", "-x", "$(touch harm)", "new\nline", "it's `one`"]
 )

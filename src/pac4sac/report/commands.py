@@ -88,19 +88,28 @@ def _measuring_options(run: RunRecord) -> dict[str, Any]:
         steps = sorted({row["step"] for row in getattr(run, log) if type(row.get("step")) is int})
         # Every log has a final row, but only evaluations are at the end by default.
         if len(steps) > (log == "evaluations"):
-            options[f"--{log.replace('evaluations', 'evaluate')}-every"] = _interval(steps)
+            option = f"--{log.replace('evaluations', 'evaluate')}-every"
+            options[option] = _interval(steps, pauses=log in MEASUREMENTS)
     return options
 
 
-def _interval(steps: Sequence[int]) -> int | None:
-    """Return the interval of regular measurements, the last of which may come sooner, or None.
+def _interval(steps: Sequence[int], pauses: bool) -> int | None:
+    """Return the interval of regular measurements before the one at the end, or None.
 
     An extended run was also measured at each of its former ends, so it may have no interval.
+
+    Args:
+        steps: When a run was measured.
+        pauses: Whether a run that is solved is not measured again before the end.
     """
-    first, last = steps[0], steps[-1]
-    every = steps[1] - first if len(steps) > 2 else first
-    is_regular = first % every == 0 and list(steps) == [*range(first, last, every), last]
-    return every if is_regular else None
+    *regular, last = steps
+    if not regular:
+        return last
+    first = regular[0]
+    every = regular[1] - first if len(regular) > 1 else first
+    is_regular = first % every == 0 and regular == [*range(first, regular[-1] + 1, every)]
+    may_end = last - regular[-1] <= every or (pauses and len(regular) > 1)
+    return every if is_regular and may_end else None
 
 
 def _common(options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
