@@ -56,10 +56,9 @@ report: .venv/ready  ## docs/results, the tables in docs/findings.md and the shi
 	$(BIN)/python tools/findings.py
 	$(BIN)/python tools/ship.py curves results
 
-# PyPI's newest pymdown-extensions does not support all our Pythons, and uv takes the place of pip.
-lock: .venv/ready  ## uv.lock, with the versions of constraints.txt
-	$(BIN)/uv lock --default-index https://pypi.org/simple \
-	$$(grep == constraints.txt | grep -v -e ^pip= -e ^pymdown | sed 's/^/--upgrade-package /')
+# Without two packages: uv takes the place of pip, and one pinned version is not for all Pythons.
+lock:  ## uv.lock with the versions of constraints.txt, for `uv sync`; needs uv
+	uv lock $$(grep == constraints.txt | grep -v -e ^pip= -e ^pymdown | sed 's/^/--upgrade-package /')
 
 docs-files: .venv/ready  ## docs/files.md, from the docstrings of all modules
 	$(BIN)/python tools/file_table.py

@@ -31,8 +31,6 @@ def how_to_install(extra: str) -> str:
     if not (clone / "constraints.txt").is_file():
         return f"install it with {pip} install 'pac4sac[{extra}]'"
     command = f"{pip} install -c constraints.txt -e '.[{extra}]'"
-    if not has_pip and (clone / "uv.lock").is_file():
-        command = f"uv sync --inexact --extra {extra}"
     return f"install it with {command}{'' if Path.cwd() == clone else f' in {clone}'}"
 
 
