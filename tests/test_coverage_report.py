@@ -89,10 +89,10 @@ def test_each_variant_has_a_verdict_on_its_coverage(tmp_path: Path) -> None:
     text = (tmp_path / "out" / "report.md").read_text()
     assert (
         "On cartpole-swingup at the end of training, compared with `pac4sac`. By distance to the "
-        "nearest state: wider: "
-        f"`{WITHOUT_SHOOTING}`; narrower: `{WITHOUT_TERM}`. By log-volume: narrower: "
-        f"`{WITHOUT_SHOOTING}`; "
-        f"no significant difference: `{WITHOUT_TERM}`."
+        "nearest state: wider "
+        f"(`{WITHOUT_SHOOTING}`), narrower (`{WITHOUT_TERM}`). By log-volume: narrower "
+        f"(`{WITHOUT_SHOOTING}`), "
+        f"no significant difference (`{WITHOUT_TERM}`)."
     ) in text
     drawing = (tmp_path / "out" / "figures" / "coverage-cartpole-swingup.svg").read_text()
     assert {label for label in SETTINGS if f"{plain_name(label)} (5 seeds)" in drawing} == set(
@@ -138,7 +138,7 @@ def test_the_end_is_not_shown_while_runs_are_in_progress(tmp_path: Path) -> None
     )
     write_coverage(early, [9.0], [5000])
     sentence = section_of(tmp_path).blocks[1]
-    assert f"unfinished: `{WITHOUT_TERM}`" in sentence
+    assert f"unfinished (`{WITHOUT_TERM}`)" in sentence
     assert "narrower: `pac4sac-without-shooting`" in sentence
 
 

@@ -40,7 +40,7 @@ class TestAComparisonOfOnesOwn:
         levels = {"sac": -200.0, "ddpg": -150.0, "pac4sac": -300.0}
         (answer,) = answers(write_comparison(tmp_path, levels), general_report)
         assert answer.question == "Is it so?"
-        first, second = answer.text.split(" Others against SAC: worse: PAC4SAC.")[:2]
+        first, second = answer.text.split(" Others against SAC: worse (PAC4SAC).")[:2]
         assert first.startswith("DDPG has a higher final evaluation")
         assert "Δ = 50.0, 95% CI [47.7, 52.3], p < 0.001, n = 5 vs 5" in first
         assert "DDPG has a higher mean return (area under the curve) than SAC" in second
@@ -100,8 +100,8 @@ class TestAStudyOfThePaper:
         write_study(tmp_path / "away", "away", "comparison", "sac", [])
         *_, answer = answers(tmp_path)
         assert answer.text.split(". ") == [
-            "On Pendulum-v1, against SAC: better: PAC4SAC",
-            "On Reacher-v5, against SAC: no significant difference: PAC4SAC.",
+            "On Pendulum-v1, against SAC: better (PAC4SAC)",
+            "On Reacher-v5, against SAC: no significant difference (PAC4SAC).",
         ]
 
     def test_answers_with_verdict_counts_and_the_clearest_number(self, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ class TestAStudyOfThePaper:
             "table-1",
         )
         assert re.match(
-            r"6 of 6 comparisons support this\. The clearest: .* PAC4SAC − .*\(p < 0\.001\)\. ",
+            r"6 of 6 comparisons support this\. The clearest difference: .* PAC4SAC − .*\(p < 0\.001\)\. ",
             answer.text,
         )
         assert "Of 8 cells that the paper reports: " in answer.text

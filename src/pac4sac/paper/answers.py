@@ -130,7 +130,7 @@ def _answer_of_claims(question: str, claims: Sequence[JudgedClaim], kind: str) -
     text = f"{counts[True]} of {len(tests)} comparisons support {SUBJECTS.get(kind, 'this')}"
     if counts[False]:
         text += f", {counts[False]} contradict it" if counts[False] > 1 else ", 1 contradicts it"
-    return answer(f"{text}. The clearest: {number}")
+    return answer(f"{text}. The clearest difference: {number}")
 
 
 def _clearest_test(
@@ -181,7 +181,7 @@ def _answer_of_comparisons(question: str, compared: Sequence[Compared], kind: st
     text = _wins_and_losses(rows) if kind == BEST else _better_and_worse(rows)
     example = effect_sentence(clearest)
     verdict = _verdict_on_comparisons([row.verdict == hoped for row in rows])
-    return Answer(question, f"{text}. The clearest: {example}", verdict, kind)
+    return Answer(question, f"{text}. The clearest difference: {example}", verdict, kind)
 
 
 def _verdict_on_comparisons(as_hoped: Sequence[bool]) -> str:

@@ -224,14 +224,14 @@ def find_baseline(studies: Sequence[FoundStudy], variants: Sequence[Variant]) ->
 
 
 def in_words(labels: Iterable[tuple[str, str]], order: Sequence[str]) -> str:
-    """Return verdicts with their labels, as in `better: a, b; worse: c`."""
+    """Return verdicts with their labels, as in `better (a, b), worse (c)`."""
     by_verdict = group_by(labels, key=itemgetter(0))
     parts = []
     for verdict in order:
         if verdict in by_verdict:
             names = ", ".join(label for _, label in by_verdict[verdict])
-            parts.append(f"{verdict}: {names}")
-    return "; ".join(parts)
+            parts.append(f"{verdict} ({names})")
+    return ", ".join(parts)
 
 
 def tally(rows: Sequence[Compared]) -> str:
@@ -244,7 +244,7 @@ def _label_and_chance(row: Compared) -> str:
     """Return the label, with P(better) if the rank test decides."""
     if USUALLY not in row.verdict or row.improvement is None:
         return row.variant.label
-    return f"{row.variant.label} (P(better) = {row.improvement.value:.2f})"
+    return f"{row.variant.label}: P(better) = {row.improvement.value:.2f}"
 
 
 # --- the table that shows it
