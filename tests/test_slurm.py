@@ -16,6 +16,7 @@ import pytest
 from test_studies import TINY
 
 from pac4sac.base.errors import UserError
+from pac4sac.base.stopping import StopRequest
 from pac4sac.cli.main import main
 from pac4sac.studies.definition import load_study
 from pac4sac.studies.plan import PlannedCohort
@@ -338,3 +339,16 @@ def test_a_job_that_makes_no_progress_is_given_up(tmp_path: Path) -> None:
     assert job.checkpoint() is None
     (tmp_path / "cohorts" / "000" / "step-000000100").mkdir(parents=True)
     assert job.checkpoint() is not None
+
+
+def test_a_warning_that_comes_with_sigterm_is_not_lost() -> None:
+    both = {signal.SIGTERM, signal.SIGUSR2}
+    with StopRequest() as stop:
+        signal.pthread_sigmask(signal.SIG_BLOCK, both)
+        for number in both:
+            signal.raise_signal(number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+        assert stop.reason is not None
+        assert stop.reason.number == signal.SIGUSR2
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.reason.number == signal.SIGUSR2

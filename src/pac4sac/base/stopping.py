@@ -69,6 +69,7 @@ class StopRequest:
         self.reason: StopReason | None = None
         self.asked = 0.0  # time of the request
         self._previous: dict[int, Any] = {}
+        self._warning: int | None = None  # of WARNINGS
 
     @property
     def wanted(self) -> bool:
@@ -109,9 +110,13 @@ class StopRequest:
             raise KeyboardInterrupt
         if self.reason is None:
             self.asked = time.monotonic()  # time of the first request; a study repeats requests
-        # The SIGTERM that may follow a warning does not hide it: a job is queued again after one.
-        if self.reason is None or self.reason.number not in WARNINGS:
-            self.reason = StopReason(f"{signal.Signals(number).name} was received", number)
+        if number in WARNINGS:
+            self._warning = number
+        self.reason = StopReason(f"{signal.Signals(number).name} was received", number)
+        # SIGTERM may come with a warning and does not hide it: a job is queued again after one.
+        # This comes last, because a warning may have interrupted this function.
+        if (warning := self._warning) is not None:
+            self.reason = StopReason(f"{signal.Signals(warning).name} was received", warning)
         # The terminal may be closed, or the signal may interrupt another print.
         with contextlib.suppress(OSError, RuntimeError):
             print(
