@@ -139,7 +139,7 @@ def test_the_end_is_not_shown_while_runs_are_in_progress(tmp_path: Path) -> None
     write_coverage(early, [9.0], [5000])
     sentence = section_of(tmp_path).blocks[1]
     assert f"unfinished (`{WITHOUT_TERM}`)" in sentence
-    assert "narrower: `pac4sac-without-shooting`" in sentence
+    assert "narrower (`pac4sac-without-shooting`)" in sentence
 
 
 def test_a_damaged_log_has_no_last_measurement_and_does_no_other_harm(tmp_path: Path) -> None:
