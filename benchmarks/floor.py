@@ -16,6 +16,7 @@ from pac4sac.agents.oac import Oac
 from pac4sac.agents.own_policies import OwnPolicies
 from pac4sac.agents.pac4sac import PacBayesCritic
 from pac4sac.agents.residual import EXPANSION
+from pac4sac.agents.value_uncertainty import ValueUncertainty
 from pac4sac.agents.variants.index_head import IndexHead
 from pac4sac.agents.variants.mixture import Mixture
 from pac4sac.agents.variants.rnd import Rnd
@@ -102,6 +103,10 @@ def update_flops(agent: Agent) -> int:
         # the fixed network and the predictor for the bonus, then both for the predictor's loss
         features = Passes(agent, 0, agent.config.features)
         rows += 3 * features.forward + features.learn
+    if isinstance(agent, ValueUncertainty):
+        # u and g of the next state and action, then both for the loss of u
+        net = Passes(agent, agent.da, agent.config.uncertainty_heads)
+        rows += actor.forward + 3 * net.forward + net.learn
     return 2 * agent.config.batch * rows
 
 

@@ -502,7 +502,7 @@ def test_of_an_agent_that_ships_nothing_is_written_into_the_package(
         (["--delta", "1.5"], "between 0 and 1"),
         (["--seed=-1"], "seed must be 0"),
         (["--reward-range", "3"], "two numbers"),
-        (["--return-range", "3,2"], "3 and 2"),
+        (["--return-range", "3,2"], "'3,2'"),
         (["--return-range=0,inf"], "two finite numbers"),
     ],
 )

@@ -227,7 +227,7 @@ def test_a_cohort_lost_five_times_at_the_same_checkpoint_is_given_up() -> None:
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"pac4sac\[ray\]"):
+    with pytest.raises(UserError, match=r"pip install .*\[ray\]"):
         cluster_address(None)
 
 

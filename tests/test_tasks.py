@@ -339,7 +339,7 @@ def test_missing_packages_are_named_with_the_extra_that_brings_them(
         monkeypatch.delitem(sys.modules, module)
     for module in ("mujoco", "dm_control"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UserError, match=r"'Hopper-v5' needs MuJoCo.*pac4sac\[mujoco\]"):
+    with pytest.raises(UserError, match=r"'Hopper-v5' needs MuJoCo.*pip install .*\[mujoco\]"):
         make_env(get_task("Hopper-v5"))
-    with pytest.raises(UserError, match=r"needs dm_control.*pac4sac\[dmc\]"):
+    with pytest.raises(UserError, match=r"needs dm_control.*pip install .*\[dmc\]"):
         make_env(get_task("dm_control/cartpole-swingup-v0"))

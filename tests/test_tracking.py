@@ -245,7 +245,7 @@ def test_a_callback_named_on_the_command_line_stops_a_run(
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("watching", "is no callback; name a custom class as module:Class"),
+        ("watching", "name a custom class as module:Class"),
         ("watching:Nobody", "could not be imported"),
         ("watching:pac4sac", "is not a subclass of pac4sac.Callback"),
         ("watching:Choosy", "could not be made without arguments"),

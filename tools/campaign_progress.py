@@ -95,7 +95,7 @@ def row(study: str, cohort: PlannedCohort, course: Course | None) -> dict[str, A
         "study": study,
         "cohort": cohort.title,
         "runs": len(cohort.runs),
-        "finished": cohort.done(),
+        "finished": len(cohort.done()),
         "step": step,
         "steps": cohort.steps,
         "run-steps/s": round(speed * len(cohort.runs)),

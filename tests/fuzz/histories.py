@@ -62,7 +62,7 @@ class History:
         pac4sac.resume(self.folder, keep_stale=bool(self.edits))
         Sac.revision += 1
         self.steps += 10
-        assert "other code" in self.refusal(), "other code continued a run without a word"
+        assert "another version" in self.refusal(), "other code continued a run without a word"
         self.edits += 1
         pac4sac.resume(self.folder, steps=self.steps, keep_stale=True)
 
