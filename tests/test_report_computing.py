@@ -30,7 +30,7 @@ class TestHowRunsWereComputed:
         write_run(tmp_path / "in", task("cartpole-swingup"), "ddpg", 0)
         text = write_report([tmp_path / "in"], tmp_path / "out").page.with_suffix(".md").read_text()
         assert (
-            "on cartpole-swingup differ: `ddpg` not recorded; `oac` float32 on cpu; all others tf32 "
+            "on cartpole-swingup differ or are not recorded: `ddpg` not recorded; `oac` float32 on cpu; all others tf32 "
             "on cuda." in text
         )
         rows = rows_of(tmp_path / "out/tables/computing.csv")

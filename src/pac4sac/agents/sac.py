@@ -50,9 +50,11 @@ class SacConfig(AgentConfig):
     target_entropy: float = per_run(
         -1.0, ANY, "target entropy per action dimension; the target is this times d_a"
     )
-    alpha_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for log α; 0: as lr")
+    alpha_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for log α; 0: same as lr")
     alpha_loss: str = structural(
-        "log", ("log", "plain"), "loss of a learned α: log α or α, times entropy − target"
+        "log",
+        ("log", "plain"),
+        "loss of a learned α: (entropy − target) times log α (log) or α (plain)",
     )
     log_std_max: float = structural(
         2.0, Interval(-5, 10, low_open=True), "largest log of the policy's standard deviation"

@@ -126,10 +126,14 @@ class AgentConfig:
         0.005, Interval(0, 1, low_open=True), "step of the target networks towards the online ones"
     )
     lr: float = per_run(3e-4, POSITIVE, "Adam's learning rate of networks without their own")
-    actor_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for the actor; 0: as lr")
-    critic_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for the critic; 0: as lr")
+    actor_lr: float = per_run(
+        0.0, NON_NEGATIVE, "Adam's learning rate for the actor; 0: same as lr"
+    )
+    critic_lr: float = per_run(
+        0.0, NON_NEGATIVE, "Adam's learning rate for the critic; 0: same as lr"
+    )
     lr_schedule: str = structural(
-        "constant", SCHEDULES, "schedule of learning rates over the steps of their network"
+        "constant", SCHEDULES, "learning-rate schedule over the updates of each network"
     )
     lr_steps: int = per_run(
         1_000_000, AT_LEAST_ONE, "environment steps until a schedule of learning rates ends"
@@ -146,9 +150,11 @@ class AgentConfig:
     width: int = structural(256, AT_LEAST_ONE, "units of a hidden layer")
     depth: int = structural(2, Interval(1, 100), "hidden layers")
     critic_width: int = structural(
-        0, NON_NEGATIVE, "units of a hidden layer of a critic; 0: as width"
+        0, NON_NEGATIVE, "units of a hidden layer of a critic; 0: same as width"
     )
-    critic_depth: int = structural(0, Interval(0, 100), "hidden layers of a critic; 0: as depth")
+    critic_depth: int = structural(
+        0, Interval(0, 100), "hidden layers of a critic; 0: same as depth"
+    )
     normalise_observations: bool = structural(
         False, None, "standardise observations with running mean and standard deviation"
     )

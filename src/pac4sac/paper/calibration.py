@@ -14,7 +14,7 @@ from pac4sac.base.text import assignments, file_name
 from pac4sac.paper.groups import PaperContext
 from pac4sac.paper.numbers import ALGORITHMS, TEXTS, paper_cell
 from pac4sac.paper.rows import OURS, task_differences
-from pac4sac.paper.table_sections import METRICS, OURS_ABOVE, cell_with_published
+from pac4sac.paper.table_sections import METRICS, UPPER, cell_with_published
 from pac4sac.paper.verdicts import compare_cell
 from pac4sac.report.comparison import runs_cell
 from pac4sac.report.grouping import set_apart
@@ -94,7 +94,7 @@ def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> T
         command("command", "command"),
     ]
     rows = sorted(members, key=lambda variant: natural(names[variant]))
-    return Table(name, f"{caption}. {OURS_ABOVE} above the paper's", columns, rows)
+    return Table(name, f"{caption}. {UPPER}; lower value: the paper's", columns, rows)
 
 
 def _metric_columns(metric: str) -> list[Column]:

@@ -33,7 +33,7 @@ from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import Estimate, Summary, interquartile_mean, median, summarise
 
 METRICS = {"regret": ("regret, k", 1000.0), "episodes": ("episodes", 1.0)}  # title, scale
-OURS_ABOVE = "Regret in thousands and episodes until solved, mean ± std: ours"
+UPPER = "Regret in thousands and episodes until solved, mean ± std. Upper value: ours"
 LONG_TITLES = {"regret": "regret, thousands", "episodes": "episodes until solved"}
 
 
@@ -179,7 +179,7 @@ def _is_trained(table: PaperTable, task: str) -> bool:
 def _caption(table: PaperTable) -> str:
     counts = [len(variant.outcomes) for variant in table.variants.values()]
     seeds = " to ".join(str(n) for n in dict.fromkeys((min(counts), max(counts))))
-    return f"{table.title}. {OURS_ABOVE} ({seeds} seeds) above the paper's ({SEEDS})"
+    return f"{table.title}. {UPPER} ({seeds} seeds); lower value: the paper's ({SEEDS})"
 
 
 def _details(table: PaperTable, compared: Sequence[ComparedCell]) -> Table:

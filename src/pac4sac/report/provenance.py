@@ -246,7 +246,8 @@ def _mixture(task: str, variants: Iterable[Variant]) -> str:
         labels = dict.fromkeys(f"`{variant.label}`" for variant, _ in ways[way])
         exceptions.append(f"{', '.join(labels)} {way}")
     named = "; ".join(exceptions)
-    return f"Devices and precisions on {task} differ: {named}; all others {usual}."
+    differ = "differ or are not recorded" if NOT_RECORDED in ways else "differ"
+    return f"Devices and precisions on {task} {differ}: {named}; all others {usual}."
 
 
 def _precision_and_device(of_variant: tuple[Variant, RunRecord]) -> str:

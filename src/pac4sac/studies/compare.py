@@ -363,8 +363,7 @@ def _check_settings(variants: Mapping[str, StudyVariant], values: Mapping[str, A
         owner, _, setting = name.rpartition(":")
         if owner and owner not in variants:
             raise UserError(
-                f"The setting {name} is for {owner}, which is not compared; it must be one of "
-                f"{names}."
+                f"The setting {name} is for {owner}, which is not compared. Compared are {names}."
             )
         if our_setting(setting, used) not in used:
             known = dict.fromkeys(chain(*(setting_names(v.algo) for v in variants.values())))
