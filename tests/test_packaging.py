@@ -1,7 +1,8 @@
 """Check what goes into a wheel, without building one, and what developers install and run."""
 
-import importlib.util
+import importlib.metadata
 import re
+import subprocess
 import sys
 import tomllib
 from fnmatch import fnmatch
@@ -94,7 +95,9 @@ def test_an_error_says_how_to_install_an_extra_here(
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "elsewhere" / "python"))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if has_pip else None)
+    monkeypatch.setattr(
+        importlib.metadata, "distributions", lambda name: [object()] if has_pip else []
+    )
     clone = tmp_path / "clone"
     monkeypatch.setattr(errors, "__file__", str(clone / "src" / "pac4sac" / "base" / "errors.py"))
     if is_clone:
@@ -102,6 +105,14 @@ def test_an_error_says_how_to_install_an_extra_here(
         (clone / "constraints.txt").touch()
     expected = command.format(clone=re.escape(str(clone)))
     assert re.fullmatch(f"install it with {expected}", errors.how_to_install("mujoco"))
+
+
+def test_asking_for_pip_leaves_the_compiler_of_torch_intact():
+    code = (
+        "from pac4sac.base.errors import how_to_install; how_to_install('onnx'); import setuptools"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_inactive_environment_is_named_by_its_pip(

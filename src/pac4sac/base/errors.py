@@ -1,7 +1,7 @@
 """Errors with a message for the user; the command line prints it and exits with 2."""
 
 import importlib
-import importlib.util
+import importlib.metadata
 import shutil
 import sys
 from pathlib import Path
@@ -25,7 +25,8 @@ def how_to_install(extra: str) -> str:
 
     The command depends on whether this package is a clone, and on whether uv made the environment.
     """
-    has_pip = importlib.util.find_spec("pip") is not None
+    # not by find_spec: setuptools takes that for a start of pip, and then breaks torch's compiler
+    has_pip = any(importlib.metadata.distributions(name="pip"))
     pip = _program("pip") if has_pip else "uv pip"
     clone = Path(__file__).parents[3]
     if not (clone / "constraints.txt").is_file():
