@@ -125,7 +125,9 @@ class AgentConfig:
     tau: float = per_run(
         0.005, Interval(0, 1, low_open=True), "step of the target networks towards the online ones"
     )
-    lr: float = per_run(3e-4, POSITIVE, "Adam's learning rate of networks without their own")
+    lr: float = per_run(
+        3e-4, POSITIVE, "Adam's learning rate for networks without a rate of their own"
+    )
     actor_lr: float = per_run(
         0.0, NON_NEGATIVE, "Adam's learning rate for the actor; 0: same as lr"
     )

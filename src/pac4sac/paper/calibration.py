@@ -178,8 +178,11 @@ def _nearest_on_task(members: Sequence[Variant]) -> list[str]:
     ranked = _rank(_shared_choices(members))
     if not ranked:
         return []
-    names = ", then ".join(f"`{choice}` (a factor of {factor:.2f})" for choice, factor in ranked)
-    return [f"Settings on {title} by closeness to the paper's regret of DDPG and SAC: {names}."]
+    names = ", then ".join(
+        f"`{choice}` (off by a factor of {factor:.2f})" for choice, factor in ranked
+    )
+    ranking = "ranked by how close their regret is to the paper's of DDPG and SAC"
+    return [f"Settings on {title}, {ranking}: {names}."]
 
 
 def _nearest_in_brief(members: Sequence[Variant]) -> str:
@@ -226,13 +229,17 @@ def nearest_over_tasks(on_tasks: OnTasks) -> list[str]:
         found = _found_on_all_tasks(row, on_tasks)
         names = []
         for choice, factor in _rank_over_tasks(found):
-            updates = ", ".join(str(nearest.updates_per_step) for nearest in found[choice].values())
-            names.append(f"`{choice}` (a factor of {factor:.2f}, with {updates})")
+            updates = " and ".join(
+                str(nearest.updates_per_step) for nearest in found[choice].values()
+            )
+            names.append(
+                f"`{choice}` (off by a factor of {factor:.2f}; updates per step {updates})"
+            )
         if names:
-            tasks = ", ".join(next(iter(found.values())))
+            tasks = " and ".join(next(iter(found.values())))
             sentences.append(
-                f"Settings of {algorithm} over {tasks} by closeness to the paper's regret, "
-                f"with the best updates per step of each task: {', then '.join(names)}."
+                f"Settings of {algorithm}, ranked by how close their regret is to the paper's on "
+                f"{tasks}: {', then '.join(names)}."
             )
     return sentences
 

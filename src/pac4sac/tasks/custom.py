@@ -135,7 +135,7 @@ def _maker_of(layer: gymnasium.Wrapper[Any, Any, Any, Any]) -> functools.partial
         arguments = layer.spec.additional_wrappers[-1].kwargs
     if arguments is None and len(inspect.signature(kind).parameters) > 1:
         raise UserError(
-            f"The arguments of the wrapper {kind.__name__} are unknown; give the environment "
-            f"without it, and wrappers=[functools.partial({kind.__name__}, ...)]."
+            f"The arguments of the wrapper {kind.__name__} are unknown. Pass the environment "
+            f"without it, and add it with wrappers=[functools.partial({kind.__name__}, ...)]."
         )
     return functools.partial(kind, **arguments or {})
