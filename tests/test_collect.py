@@ -23,7 +23,7 @@ from pac4sac.report.report import write_report
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
 from pac4sac.runs.frames import results
-from pac4sac.runs.reading import read_run, read_runs
+from pac4sac.runs.reading import read_run, read_runs, sealed
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -346,6 +346,18 @@ class TestStudies:
         told = [path.name for path in sorted((tmp_path / "archive" / "costs").iterdir())]
         assert told == ["cpu-x86_64-16-cores.json", "cuda-nvidia-h200.json"]
         assert len(collect([tmp_path / "archive"]).costs) == 2
+
+
+def test_a_cost_that_was_changed_is_reported(tmp_path: Path) -> None:
+    rows = [{"algo": "sac", "seconds_per_1000_steps": [1.0], "backend": "eager"}]
+    write_study(tmp_path / "cpu", "cost", "cost", "sac", [])
+    (tmp_path / "cpu" / "cost.json").write_text(json.dumps(sealed({"device": "cpu", "rows": rows})))
+    add_to_archive([tmp_path / "cpu"], tmp_path / "archive")
+    (file,) = (tmp_path / "archive" / "costs").iterdir()
+    assert len(collect([tmp_path / "archive"]).costs) == 1
+    file.write_text(file.read_text().replace("1.0", "2.0"))
+    with pytest.raises(UserError, match=f"{file.name} was changed since it was written"):
+        add_to_archive([tmp_path / "archive"], tmp_path / "new")
 
 
 def test_the_command_tells_what_it_took(

@@ -2,6 +2,7 @@
 a data frame."""
 
 import json
+import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,8 @@ from pac4sac.runs.collection import collect
 from pac4sac.runs.frames import results
 from pac4sac.runs.logs import LOGS, fits, read_log, seal_of
 from pac4sac.runs.metrics import last_evaluations
-from pac4sac.runs.reading import read_run, read_runs
+from pac4sac.runs.reading import read_experiment, read_run, read_runs
+from pac4sac.training.run_folder import log_time
 
 CARTPOLE = task("cartpole-swingup")
 SEEDS = ("sac-seed0", "sac-seed1")
@@ -316,3 +318,32 @@ def test_the_published_runs_are_undamaged() -> None:
     runs = read_runs(Path(__file__).parents[1] / "results")
     assert len(runs) > 100
     assert not any(run.damage for run in runs)
+
+
+def test_an_evaluation_may_lack_its_returns_and_needs_a_policy_by_name() -> None:
+    row = {"step": 1, "policy": "deterministic", "mean": 1.0}
+    assert fits("evaluations", row)
+    assert not fits("evaluations", row | {"policy": {"name": "deterministic"}})
+
+
+def test_runs_whose_evaluations_lack_returns_are_compared_with_their_copies(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        run = write_run(tmp_path / folder, CARTPOLE, "sac", 0)
+        row = {"step": 1, "policy": "deterministic", "mean": 1.0}
+        (run / "evaluations.jsonl").write_text(json.dumps(row) + "\n")
+    assert len(collect([tmp_path / "a", tmp_path / "b"]).runs) == 1
+
+
+def test_simulators_that_are_not_a_table_are_reported(experiment: Path) -> None:
+    path = experiment / "experiment.json"
+    stored = json.loads(path.read_text())
+    stored["cohorts"][0][0]["simulators"] = "gymnasium"
+    path.write_text(json.dumps(stored))
+    with pytest.raises(UserError, match="simulators"):
+        read_experiment(experiment)
+
+
+def test_a_log_of_times_that_is_a_pipe_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "times.jsonl")
+    with pytest.raises(OSError, match=r"times\.jsonl"):
+        log_time(tmp_path, 1, 0.0, 0.0)

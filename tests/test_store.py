@@ -402,3 +402,12 @@ def test_a_repeated_line_of_an_archive_is_read_once_and_reported(tmp_path: Path)
         assert len(results(tmp_path / "archive")["episode"]) == len(before["episode"])
     with pytest.raises(UserError, match="duplicates"):
         add_to_archive([tmp_path / "runs"], tmp_path / "archive")
+
+
+def test_an_emptied_archive_is_reported(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", "sac-s0", [1.0])
+    add_to_archive([tmp_path / "runs"], tmp_path / "archive")
+    (file,) = (tmp_path / "archive" / "runs").iterdir()
+    file.write_text("")
+    with pytest.raises(UserError, match=f"{file.name} is empty"):
+        add_to_archive([tmp_path / "archive"], tmp_path / "new")

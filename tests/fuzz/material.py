@@ -8,6 +8,7 @@ from pathlib import Path
 import pac4sac
 from pac4sac import Task
 from pac4sac.runs.archive import add_to_archive
+from pac4sac.runs.reading import sealed
 from pac4sac.training.run import Run
 
 PENDULUM = Task("Pendulum-v1", "Pendulum-v1", 10, -50.0)
@@ -126,7 +127,7 @@ def make_material(folder: Path) -> None:
     about |= {"kind": "comparison", "baseline": "sac", "expected_runs": expected}
     shutil.copytree(work / "x", work / "study" / "experiments" / "one")
     (work / "study" / "study.json").write_text(json.dumps(about, indent=1))
-    (work / "study" / "cost.json").write_text(json.dumps(COST, indent=1))
+    (work / "study" / "cost.json").write_text(json.dumps(sealed(COST), indent=1))
     add_to_archive([work / "study"], work / "archive")
     (work / "tiny.toml").write_text(STUDY_TOML)
     (work / "train.toml").write_text(TRAIN_TOML)

@@ -44,6 +44,21 @@ def write_whole(path: Path, content: bytes | str) -> None:
     part.replace(path)
 
 
+def append_line(path: Path, line: str) -> None:
+    """Append a line to a regular file, and make the file if it is missing.
+
+    Raises:
+        OSError: If it cannot be written, or is a pipe, which would block the writer.
+    """
+    with open(path, "a", opener=_open_at_once) as file:
+        file.write(f"{line}\n")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file for writing; fail if it is a pipe without a reader."""
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)
+
+
 def as_bytes(text: str) -> bytes:
     """Encode a text as UTF-8; undecodable bytes of file names become question marks."""
     return text.encode(errors="replace")

@@ -34,8 +34,10 @@ from pac4sac.runs.reading import (
     LINE_SUM,
     RunRecord,
     files_below,
+    is_changed,
     read_below,
     read_experiment,
+    sealed,
     sum_of_line,
     warn_of_damage,
 )
@@ -141,7 +143,7 @@ def _write_archive(
     for name, about in studies.items():
         _write(archive / "studies" / f"{file_name(name)}.json", _study_text(about))
     for name, cost in costs.items():
-        _write(archive / "costs" / f"{name}.json", json.dumps(cost, indent=1) + "\n")
+        _write(archive / "costs" / f"{name}.json", json.dumps(_resealed(cost), indent=1) + "\n")
 
 
 def _merged_costs(folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
@@ -316,6 +318,8 @@ def read_cost(path: Path) -> dict[str, Any]:
         UserError: If the file lacks a part, or a part has the wrong type.
     """
     cost = read_json(path, {"rows": list})
+    if is_changed(cost):
+        raise UserError(f"{path} was changed since it was written; {COPY}")
     check_if_there(cost, {"version": int, "machine": dict, "versions": dict}, str(path))
     for row in cost["rows"]:
         check_kinds(row, {"seconds_per_1000_steps": list}, f"A row of {path}")
@@ -325,6 +329,11 @@ def read_cost(path: Path) -> dict[str, Any]:
     study = path.parent / "study.json"
     named = read_json(study) if study.exists() else cost
     return cost | {"study": str(named.get("study", "cost"))}
+
+
+def _resealed(cost: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a cost with a new checksum; those of earlier versions have none and stay unchanged."""
+    return sealed(cost) if LINE_SUM in cost else cost
 
 
 def _is_time(value: Any) -> bool:

@@ -6,13 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import check_kinds
+from pac4sac.base.files import Kinds, check_if_there, check_kinds
 
 LARGEST_SEED = 2**64 - 1  # largest seed that a checkpoint can store
 DESCRIBED = {"task": dict, "algo": str, "preset": str, "seed": int, "config": dict, "label": str}
 # Runs that agree in these facts give the same result; names and machine do not count.
 FACTS = ("task", "algo", "revision", "seed", "config")
 # Stored only if the run has them.
+FURTHER_KINDS: Kinds = {
+    "revision": int | None,
+    "started_from": str | None,
+    "code": dict,
+    "simulators": dict,
+    "earlier_code": list,
+}
 FURTHER_FACTS = ("started_from", "code", "simulators", "earlier_code")
 
 
@@ -44,6 +51,7 @@ def check_description(about: Any, what: str) -> dict[str, Any]:
         UserError: If an entry is missing or has the wrong type.
     """
     check_kinds(about, DESCRIBED, what)
+    check_if_there(about, FURTHER_KINDS, what)
     check_kinds(about["task"], {"name": str, "env_id": str}, f"{what}: its task")
     if not 0 <= about["seed"] <= LARGEST_SEED:
         raise UserError(f"{what} has an invalid seed: {about['seed']}.")

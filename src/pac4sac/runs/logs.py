@@ -53,7 +53,7 @@ SCHEMAS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
     "metrics": {"step": is_count},
     "evaluations": {
         "step": is_count,
-        "policy": lambda value: value in POLICIES,
+        "policy": lambda value: isinstance(value, str) and value in POLICIES,
         "mean": is_measured,
         "returns": is_measured_list,
     },

@@ -145,8 +145,7 @@ def last_evaluations(run: RunRecord, since: int = 0) -> dict[str, float]:
 
 def evaluation_episodes(run: RunRecord) -> int | None:
     """Return the number of episodes of an evaluation; None without evaluation returns."""
-    lists = [row["returns"] for row in run.evaluations if isinstance(row["returns"], list)]
-    return max(map(len, lists), default=0) or None
+    return max((len(row.get("returns") or ()) for row in run.evaluations), default=0) or None
 
 
 def evaluation_at(run: RunRecord, step: int) -> float | None:

@@ -30,7 +30,7 @@ from pac4sac.base.files import (
     read_jsonl,
 )
 from pac4sac.base.text import brief
-from pac4sac.runs.identity import check_description, identity
+from pac4sac.runs.identity import FURTHER_KINDS, check_description, identity
 from pac4sac.runs.logs import LOGS, REPORTED, LogRow, join_damage, log_rows, read_log, valid_rows
 
 LAST_EPISODES = 10  # ranks runs without an evaluation
@@ -44,14 +44,10 @@ FURTHER: Kinds = {
     "preset": str,
     "given": dict,
     "given_task": dict,
-    "revision": int | None,
-    "code": dict,
-    "simulators": dict,
-    "earlier_code": list,
-    "started_from": str | None,
     "versions": dict,
     "machine": dict,
     "targets_outside": int | float | None,
+    **FURTHER_KINDS,
 }
 OF_TASK: Kinds = {
     "env_id": str,
@@ -234,6 +230,8 @@ def _archive_lines(
             if count:
                 problem = f"{file} has {count} lines {what}; repair it before you add runs."
                 unreadable.append(UserError(problem))
+        if not content and not skipped:
+            unreadable.append(UserError(f"{file} is empty; {COPY}"))
     return lines, unreadable
 
 

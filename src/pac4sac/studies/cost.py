@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from pac4sac.base.files import write_json
+from pac4sac.runs.reading import sealed
 from pac4sac.studies.definition import Study
 from pac4sac.studies.timing import TimedCohort
 from pac4sac.tasks.pool import EnvPool
@@ -50,7 +51,7 @@ def measure_cost(study: Study, root: Path, options: Options) -> None:
         "rows": [one.row for one in timed],
     }
     root.mkdir(parents=True, exist_ok=True)
-    write_json(root / "cost.json", about)
+    write_json(root / "cost.json", sealed(about))
 
 
 def timed_runs(study: Study) -> list[Run]:

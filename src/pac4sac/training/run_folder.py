@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from pac4sac.base.errors import DamagedCheckpoint, UserError
-from pac4sac.base.files import as_json, read_if_there, read_json, write_json
+from pac4sac.base.files import append_line, as_json, read_if_there, read_json, write_json
 from pac4sac.base.version import __version__, package_source
 from pac4sac.runs import critic_range
 from pac4sac.runs.logs import LOGS, seal_of
@@ -176,8 +176,7 @@ def log_time(cohort: Path, step: int, started: float, simulating: float) -> None
         "simulating": round(simulating, 3),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    with (cohort / "times.jsonl").open("a") as file:
-        file.write(json.dumps(row) + "\n")
+    append_line(cohort / "times.jsonl", json.dumps(row))
 
 
 def versions() -> dict[str, str]:
