@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 from pac4sac.base.files import write_whole
 from pac4sac.certificates.intervals import NOMINAL
@@ -96,6 +97,9 @@ def _draw_bounds(panel: Any, c: "Certificate") -> None:
         panel.plot(shown, place, marker, markeredgecolor=edge, markerfacecolor=face, ms=5)
     panel.axvline(1, color=INK, linewidth=1)
     panel.set_xscale("log")
+    panel.xaxis.set_major_formatter("{x:g}")
+    panel.xaxis.set_minor_formatter(LogFormatter())
+    panel.tick_params(which="both", labelsize=SMALL)
     names = [f"{row.name} [{row.data}]\n{row.quantity}" for row in rows]
     panel.set_yticks(range(len(rows)), names)
     _add_legend_of_bounds(panel, {row.says for row in rows})
