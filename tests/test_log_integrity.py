@@ -334,12 +334,13 @@ def test_runs_whose_evaluations_lack_returns_are_compared_with_their_copies(tmp_
     assert len(collect([tmp_path / "a", tmp_path / "b"]).runs) == 1
 
 
-def test_simulators_that_are_not_a_table_are_reported(experiment: Path) -> None:
+@pytest.mark.parametrize("entry", ["simulators", "code", "given", "given_task"])
+def test_an_entry_that_is_not_a_table_is_reported(experiment: Path, entry: str) -> None:
     path = experiment / "experiment.json"
     stored = json.loads(path.read_text())
-    stored["cohorts"][0][0]["simulators"] = "gymnasium"
+    stored["cohorts"][0][0][entry] = "gymnasium"
     path.write_text(json.dumps(stored))
-    with pytest.raises(UserError, match="simulators"):
+    with pytest.raises(UserError, match=entry):
         read_experiment(experiment)
 
 

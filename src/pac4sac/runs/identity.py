@@ -14,6 +14,8 @@ DESCRIBED = {"task": dict, "algo": str, "preset": str, "seed": int, "config": di
 FACTS = ("task", "algo", "revision", "seed", "config")
 # Stored only if the run has them.
 FURTHER_KINDS: Kinds = {
+    "given": dict,
+    "given_task": dict,
     "revision": int | None,
     "started_from": str | None,
     "code": dict,

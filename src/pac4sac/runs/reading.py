@@ -42,8 +42,6 @@ KINDS = {"run": str, "task": dict, "algo": str, "seed": int, "config": dict, "st
 FURTHER: Kinds = {
     "label": str,
     "preset": str,
-    "given": dict,
-    "given_task": dict,
     "versions": dict,
     "machine": dict,
     "targets_outside": int | float | None,
