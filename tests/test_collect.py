@@ -371,7 +371,7 @@ def test_the_command_tells_what_it_took(
     told = capsys.readouterr().out
     assert "1 new runs in archive" in told
     assert "1 unfinished runs were left out" in told
-    assert "table-1: 1 of 2 expected runs" in told
+    assert "table-1: 1 of 2 expected runs; 1 missing" in told
     assert main(["study", "collect", "b", "--into", "archive"]) == 2
     assert "b is not a folder" in capsys.readouterr().err
 

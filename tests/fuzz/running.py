@@ -179,7 +179,7 @@ def tables(work: Path, command: str, said: str) -> dict[str, str]:
     }
 
 
-TOLD = ("warning:", "Not readable", "left out", "damaged", "cannot be", "unreadable")
+TOLD = ("warning:", "Not readable", "left out", "damaged", "cannot be", "unreadable", " missing.")
 
 
 def trouble_of(

@@ -325,7 +325,8 @@ def collected(archive: Path, added: "ArchiveChanges") -> Iterator[str]:
         yield f"{count} unfinished runs were left out; add --unfinished to include them."
     for name, (present, expected) in added.studies.items():
         if expected:
-            yield f"{name}: {present} of {expected} expected runs."
+            missing = f"; {expected - present} missing" if present < expected else ""
+            yield f"{name}: {present} of {expected} expected runs{missing}."
 
 
 @dataclass(frozen=True)
