@@ -5,12 +5,14 @@ Both kinds have the same number of environment steps, the same sampler, and the 
 first trial. `python benchmarks/tuning.py seeds --out DIR` runs five searches of each kind on
 Pendulum-v1, of 12 million run-steps in all. DIR/seeds.json then has for each search the chosen
 settings, their returns on fresh seeds, and the time of the search; DIR also keeps all trials and
-runs. `python benchmarks/tuning.py search --out DIR` searches on Pendulum-v1 and on cartpole-swingup
-with about 200 trainings each. Both continue if they are called again; the time of a search that was
-interrupted is not counted. A trial of the script: --steps 400 --trainings 10 --searches 2."""
+runs. Two calls with --only 0,2,4 and --only 1,3 share the work.
+`python benchmarks/tuning.py search --out DIR` searches on Pendulum-v1 and on cartpole-swingup with
+about 200 trainings each. Both continue if they are called again; the time of a search that was
+interrupted is not counted. A trial of the script: --steps 400 --trainings 10 --only 0,1."""
 
 import argparse
 import json
+import resource
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -38,7 +40,7 @@ SPACE = {
 }
 WIDTH, WARMUP = 64, 1000
 STEPS, TRAININGS, SEEDS, SEARCHES = 10_000, 120, 5, 5
-FRESH = range(3000, 3010)
+FRESH = range(10)
 
 
 def main() -> None:
@@ -48,9 +50,12 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--trainings", type=int, default=TRAININGS)
-    parser.add_argument("--searches", type=int, default=SEARCHES)
+    parser.add_argument("--only", default=",".join(map(str, range(SEARCHES))), help="searches")
+    parser.add_argument("--backend", default="auto")
+    parser.add_argument("--threads", type=int)
     asked = parser.parse_args()
     asked.settings = {"width": WIDTH, "warmup": min(WARMUP, asked.steps // 10)}
+    asked.options = {"device": asked.device, "backend": asked.backend, "threads": asked.threads}
     asked.out.mkdir(parents=True, exist_ok=True)
     if asked.part == "seeds":
         compare_kinds(asked)
@@ -60,14 +65,17 @@ def main() -> None:
 
 def compare_kinds(asked: argparse.Namespace) -> None:
     """Run all searches of both kinds; those that have ended are kept."""
-    for number in range(asked.searches):
+    for number in map(int, asked.only.split(",")):
         for kind, run in (("cohorts", in_cohorts), ("ordinary", in_the_ordinary_way)):
             file, root = asked.out / f"{kind}-{number}.json", asked.out / f"{kind}-{number}"
             if not file.exists():
-                is_new = not root.exists()
+                is_new, before = not root.exists(), cpu_seconds()
                 found = run(asked, number, root)
-                seconds = search_seconds(root) if is_new else None
-                write_json(file, {"kind": kind, "search": number, "seconds": seconds, **found})
+                times = {
+                    "seconds": search_seconds(root) if is_new else None,
+                    "cpu_seconds_with_fresh": cpu_seconds() - before if is_new else None,
+                }
+                write_json(file, {"kind": kind, "search": number, **times, **found})
     files = sorted(asked.out.glob("cohorts-*.json")) + sorted(asked.out.glob("ordinary-*.json"))
     rows = [read_json(file) for file in files]
     options = {"steps": asked.steps, "trainings": asked.trainings, "seeds": SEEDS}
@@ -96,6 +104,12 @@ def about(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return sentences
 
 
+def cpu_seconds() -> float:
+    """Return the time that this process and its children that have ended spent on CPUs."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
 def search_seconds(root: Path) -> float:
     """Return the time from the start of the first trial of a search to the end of the last one."""
     storage = open_storage(str(root / "optuna.log"))
@@ -122,7 +136,7 @@ def in_cohorts(asked: argparse.Namespace, number: int, root: Path) -> dict[str, 
         rungs=(),
         sampler_seed=number,
         out=root,
-        device=asked.device,
+        **asked.options,
     )
     return {"settings": found.settings, "fresh": found.summary.get("fresh", {}).get(TASK, [])}
 
@@ -170,7 +184,7 @@ def returns(
             settings={**asked.settings, **chosen},
             steps=asked.steps,
             out=folder,
-            device=asked.device,
+            **asked.options,
         )
     if any(run.status in BROKEN_OFF for run in result.runs):
         return []
@@ -190,7 +204,7 @@ def search_two_tasks(asked: argparse.Namespace) -> None:
             fresh_seeds=FRESH,
             steps=steps,
             out=asked.out / task,
-            device=asked.device,
+            **asked.options,
         )
         print(found)
         write_json(asked.out / f"{task}.json", json.loads(json.dumps(found.summary)))
