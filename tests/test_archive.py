@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pac4sac.runs.archive import read_study_file
+from pac4sac.runs.merging import OUTCOME, completion
 from pac4sac.runs.reading import RunRecord, read_runs
 from pac4sac.studies.definition import load_study
 from pac4sac.studies.shipped import shipped_studies
@@ -60,6 +61,16 @@ def test_studies_find_their_runs_by_identity(runs: list[RunRecord]) -> None:
     for path in (ARCHIVE / "studies").glob("*.json"):
         expected = {row["identity"] for row in read_study_file(path)["expected_runs"]}
         assert expected - {None} <= present, path.name
+
+
+def test_runs_killed_after_their_last_evaluation_have_a_result(runs: list[RunRecord]) -> None:
+    sparse = [run for run in runs if run.task["name"] == "cartpole-swingup-sparse"]
+    killed = [run for run in sparse if run.status == "running"]
+    assert len(killed) == 18
+    for run in killed:
+        assert completion(run) == OUTCOME
+        assert completion(dataclasses.replace(run, evaluations=[])) == 0
+        assert completion(dataclasses.replace(run, episodes=run.episodes[:-1])) == 0
 
 
 def test_reading_needs_no_torch(runs: list[RunRecord]) -> None:

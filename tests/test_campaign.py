@@ -95,6 +95,22 @@ def test_training_that_does_not_stop_is_ended_and_packed(here, monkeypatch, caps
     assert list(Path("out").glob("*part*"))
 
 
+def test_finished_runs_of_a_cohort_that_has_not_ended_are_left_out(here, monkeypatch):
+    """Otherwise only the runs without success would be trained again, and be counted instead."""
+    has_ended = campaign.RankedCohort.is_done
+    monkeypatch.setattr(
+        campaign.RankedCohort,
+        "is_done",
+        lambda cohort: "second" not in str(cohort.folder) and has_ended(cohort),
+    )
+    run()
+    archive = Path("work/archive")
+    assert {path.stem for path in (archive / "studies").iterdir()} == {"first", "second"}
+    first, _ = campaign.planned_studies(campaign.commands(Path("both.txt")), Path("work"), ())[::-1]
+    expected = {each.identity for cohort in first.cohorts for each in cohort.runs}
+    assert {each.identity for each in archived(archive)} == expected
+
+
 def test_cohorts_of_earlier_commands_come_first(here):
     asked = campaign.commands(Path("both.txt"))
     studies = campaign.planned_studies(asked, Path("work"), ())

@@ -190,13 +190,27 @@ def train(
 
 
 def collect(studies: Sequence[PlannedStudy], archive: Path, unfinished: bool) -> list[str]:
-    """Write the archive of the campaign; return sentences about it."""
+    """Write the archive of the campaign; return sentences about it.
+
+    A cohort that has not ended is left out, also its runs that have. On another machine it starts
+    again, and if only the runs that were not solved were trained again, they would have a second
+    chance.
+    """
     for each in studies:
         name_the_same(each.study.runs(), [cohort for cohort in each.cohorts if cohort.is_done()])
     if archive.exists():
         shutil.rmtree(archive)
     folders = list(dict.fromkeys(each.root for each in studies))
-    added = add_to_archive(folders, archive, unfinished=unfinished, keep_first=True)
+    ended: dict[bool, set[str]] = {True: set(), False: set()}
+    for cohort in (cohort for each in studies for cohort in each.cohorts):
+        ended[cohort.is_done()] |= {run.identity for run in cohort.runs}
+    added = add_to_archive(
+        folders,
+        archive,
+        unfinished=unfinished,
+        keep_first=True,
+        leave_out=() if unfinished else ended[False] - ended[True],
+    )
     return [*collected(archive, added)]
 
 

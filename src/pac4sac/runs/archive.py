@@ -10,8 +10,9 @@ A run that several studies share is stored once; each of them finds it by its id
 import dataclasses
 import json
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,12 @@ class ArchiveChanges:
 
 
 def add_to_archive(
-    folders: Sequence[Path], archive: Path, *, unfinished: bool = False, keep_first: bool = False
+    folders: Sequence[Path],
+    archive: Path,
+    *,
+    unfinished: bool = False,
+    keep_first: bool = False,
+    leave_out: Container[str] = (),
 ) -> ArchiveChanges:
     """Add the runs, studies and costs below some folders to an archive.
 
@@ -67,6 +73,7 @@ def add_to_archive(
         archive: Folder of the archive, created if needed.
         unfinished: Add unfinished runs too.
         keep_first: If copies of a run have different returns, keep the first one.
+        leave_out: Identities of runs to omit, as if they were unfinished.
 
     Returns:
         The changes of the archive.
@@ -77,7 +84,8 @@ def add_to_archive(
     check_folders(folders)
     check_links(archive)
     held = {run.identity: run for run in _runs_below(archive, experiments=False)}
-    changes = _add_runs(folders, held, unfinished, keep_first)
+    is_wanted = partial(_is_wanted, unfinished=unfinished, leave_out=leave_out)
+    changes = _add_runs(folders, held, is_wanted, keep_first)
     studies, costs = _merged_studies([archive, *folders]), _merged_costs([archive, *folders])
     if not (held or studies or costs or changes.unfinished):
         raise UserError(
@@ -89,13 +97,20 @@ def add_to_archive(
     return changes
 
 
+def _is_wanted(run: RunRecord, unfinished: bool, leave_out: Container[str]) -> bool:
+    return run.identity not in leave_out and (unfinished or completion(run) > 0)
+
+
 def _add_runs(
-    folders: Sequence[Path], held: dict[str, RunRecord], unfinished: bool, keep_first: bool
+    folders: Sequence[Path],
+    held: dict[str, RunRecord],
+    is_wanted: Callable[[RunRecord], bool],
+    keep_first: bool,
 ) -> ArchiveChanges:
     """Add the runs below some folders to the stored ones, and return the changes."""
     changes, left_out = ArchiveChanges(), dict[str, str]()
     for run in chain.from_iterable(map(_runs_below, folders)):
-        if unfinished or completion(run):
+        if is_wanted(run):
             _add_run(run, held, changes, keep_first)
         else:
             left_out[run.identity] = str(run.folder)

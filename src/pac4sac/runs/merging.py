@@ -21,8 +21,13 @@ COMPLETION: dict[str, int] = {
 
 
 def completion(run: RunRecord) -> int:
-    """Return OUTCOME if a run has a result, 1 if it failed or was stopped, 0 if it is
-    unfinished."""
+    """Return OUTCOME if a run has a result, 1 if it failed or was stopped, 0 if it is unfinished.
+
+    A run that was killed after its last evaluation has a result too.
+    """
+    if run.status == Status.RUNNING and run.evaluations and len(run.steps):
+        is_evaluated = run.evaluations[-1]["step"] == run.steps[-1]
+        return OUTCOME if is_evaluated and is_complete(run) else 0
     return COMPLETION.get(run.status, 0)
 
 
