@@ -47,8 +47,14 @@ PENDULUM = Task("Pendulum-v1", "Pendulum-v1", 20, -1234.5)
             "evaluation_episodes": 1,
         },
         {"task": Task("Pendulum-v1", "Pendulum-v1", 5, -1e6), "stop_when_solved": True},
+        {
+            "task": Task("Pendulum-v1", "Pendulum-v1", 20, -1234.5, updates_per_step=2),
+            "algo": "sac",
+            "preset": "reproduction",
+            "settings": {"width": 16, "warmup": 60},
+        },
     ],
-    ids=["settings", "task", "own algorithm", "measurements", "solved"],
+    ids=["settings", "task", "own algorithm", "measurements", "solved", "updates of the task"],
 )
 def test_a_command_of_a_report_trains_the_same_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: dict[str, Any]

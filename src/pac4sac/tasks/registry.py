@@ -35,8 +35,8 @@ Vector = NDArray[np.float32]
 ToVector = Callable[[Any], Vector]
 ToAction = Callable[[Vector], Any]
 
-# Task fields that --set-task and --steps change; updates_per_step is a setting of the run.
-GIVEN = ("name", "horizon", "r_limit", "env_kwargs", "steps", "wrappers")
+# Task fields that --set-task and --steps change.
+GIVEN = ("name", "horizon", "r_limit", "env_kwargs", "steps", "updates_per_step", "wrappers")
 # Class in robots.py and the original solve threshold of each environment.
 ROBOTS = {"CartpoleSwingup": 800.0, "HalfCheetah": 3000.0, "Ant": 2500.0, "Humanoid": None}
 
