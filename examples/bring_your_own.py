@@ -1,9 +1,9 @@
-"""Train with a lambda, a wrapper and an agent class of this script, without a module or a name.
+"""Train with a lambda, a wrapper and an agent class that this script defines.
 
     python examples/bring_your_own.py
 
-It trains, resumes, evaluates with less gravity, compares with SAC and writes a report. By default
-it takes seconds and learns nothing; `--real` trains for minutes.
+The script trains, resumes, evaluates with lower gravity, compares with SAC and writes a report. By
+default it takes seconds and the agent does not learn; `--real` trains for minutes.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Log training to a CSV file with a callback. For TensorBoard, W&B and Trackio use --track.
+"""Log training to a CSV file with a callback. For TensorBoard, W&B and Trackio, use --track.
 
     python examples/callback_to_a_tracker.py
 
-A callback sees training, and may end a run by returning a reason from `on_log`. By default this
-takes seconds and learns nothing; `--real` trains for hours.
+A callback can observe the training, and can end a run by returning a reason from `on_log`. By
+default the script takes seconds and the agent does not learn; `--real` trains for hours.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pac4sac.training.run import Run
 
 
 class Tracker(pac4sac.Callback):
-    """Write one row per logged number. A callback overrides only the methods that it needs."""
+    """Write one row per logged number. Override only the methods that a callback needs."""
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
         # A cohort trains many runs at once; run.describe() returns the config of a run.

@@ -2,8 +2,8 @@
 
     python examples/compare_algorithms.py
 
-Interrupt it and run it again, or add seeds: it trains only the missing runs. By default this takes
-seconds and learns nothing; `--real` uses the paper's settings.
+If you interrupt the script or add seeds, run it again: it trains only the missing runs. By default
+it takes seconds and the agents do not learn; `--real` uses the paper's settings.
 """
 
 import argparse
@@ -23,7 +23,7 @@ comparison = pac4sac.compare(
     algos=["pac4sac", "sac"],
     baseline="sac",
     seeds=range(5) if arguments.real else range(2),
-    settings={} if arguments.real else quick,  # each applies to the algorithms that have it
+    settings={} if arguments.real else quick,  # applied to algorithms that have them
     steps=None if arguments.real else 1000,
     evaluation_episodes=5 if arguments.real else 0,
     out=arguments.out,

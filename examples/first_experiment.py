@@ -2,7 +2,7 @@
 
     python examples/first_experiment.py
 
-By default this takes seconds and learns nothing; `--real` uses the paper's settings.
+By default the script takes seconds and the agents do not learn; `--real` uses the paper's settings.
 """
 
 import argparse

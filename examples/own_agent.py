@@ -1,14 +1,14 @@
 """Change one equation of SAC in a custom agent.
 
-Its name is `module:Class`, here and on the command line:
+The name of the agent is `module:Class`, in Python and on the command line:
 
     export PYTHONPATH=examples
     pac4sac check own_agent:MildSac
     pac4sac train cartpole-swingup --algo own_agent:MildSac --set beta=0,0.25,0.5
 
-SAC's target is the minimum of its two critics, which is their mean minus half their distance.
-MildSac replaces the half by a setting β: with β = 0.5 it is SAC, with β = 0 it uses the mean. By
-default this takes seconds and learns nothing; `--real` trains for the task's budget.
+The target of SAC is the minimum of its two critics: their mean minus half their distance. MildSac
+replaces the factor ½ with a setting β. With β = 0.5 it is SAC; with β = 0 the target is the mean. By
+default the script takes seconds and the agents do not learn; `--real` trains for the task's budget.
 """
 
 import argparse
@@ -37,7 +37,7 @@ class MildSac(Sac):
         return self.mild(state, q)
 
     def mild(self, state: State, q: Tensor) -> Tensor:
-        beta = Hyper(state).beta[:, None]  # [R, 1]: each run of the cohort has its own
+        beta = Hyper(state).beta[:, None]  # [R, 1]: one value per run of the cohort
         return q.mean(1) - beta * (q.amax(1) - q.amin(1))
 
 

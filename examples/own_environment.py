@@ -1,10 +1,11 @@
 """Train on a custom Gymnasium environment that a module registers.
 
-Its name is `module:Name-v0`, here and on the command line:
+The name of the task is `module:Name-v0`, in Python and on the command line:
 
     PYTHONPATH=examples pac4sac train own_environment:Docking-v0 --algo sac
 
-By default this takes seconds and learns nothing; `--real` learns to dock in a few minutes.
+By default the script takes seconds and the agent does not learn; with `--real`, it learns to dock
+in a few minutes.
 """
 
 import argparse

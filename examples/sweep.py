@@ -2,9 +2,10 @@
 
     python examples/sweep.py
 
-On a GPU a cohort costs little more than one run; on a CPU it saves little. Values of a per-run
-setting, such as ξ, share a cohort. Each value of another setting, such as width, has its own. By
-default this takes seconds and learns nothing; `--real` uses the paper's settings.
+On a GPU, a cohort takes little longer than one run. On a CPU, a cohort saves little time. Values of
+a per-run setting, such as ξ, share a cohort. Each value of another setting, such as width, needs a
+separate cohort. By default the script takes seconds and the agents do not learn; `--real` uses the
+paper's settings.
 """
 
 import argparse
