@@ -7,8 +7,9 @@ The name of the agent is `module:Class`, in Python and on the command line:
     pac4sac train cartpole-swingup --algo own_agent:MildSac --set beta=0,0.25,0.5
 
 The target of SAC is the minimum of its two critics: their mean minus half their distance. MildSac
-replaces the factor ½ with a setting β. With β = 0.5 it is SAC; with β = 0 the target is the mean. By
-default the script takes seconds and the agents do not learn; `--real` trains for the task's budget.
+replaces the factor ½ with a setting β. With β = 0.5 it is SAC; with β = 0 the target is the mean.
+By default the script takes seconds and the agents do not learn; `--real` trains for the task's
+budget.
 """
 
 import argparse
