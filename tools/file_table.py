@@ -14,9 +14,9 @@ PACKAGE = ROOT / "src" / "pac4sac"
 PAGE = ROOT / "docs" / "files.md"
 INTRODUCTION = """# Files
 
-All Python and TOML files of `src/pac4sac` except the studies, with their first sentence and the
-public names that they define. `make docs-files` generates this page. How the packages fit together:
-[architecture](architecture.md).
+This page lists all Python and TOML files of `src/pac4sac`, except the studies. For each file, it shows
+the first sentence of its description and its public names. [Architecture](architecture.md) explains
+how the packages fit together. `make docs-files` generates this page.
 """
 
 
