@@ -1,13 +1,16 @@
 """Seconds from the command to the trained and evaluated agent: imports, compiling, training and
 final evaluation, next to other libraries.
 
-    python benchmarks/short_trainings.py --steps 5000,20000,100000 --seeds 1,5 --out short.json
+    python benchmarks/short_trainings.py --steps 5000,20000,100000 --rounds 3,2,1 --out short.json
 
 All train SAC with the settings of Stable-Baselines3 (2 × 256 units, batch 256, no layer norm,
 learned α), one update per step, and play ten evaluation episodes. Each training is a new process.
 The libraries take turns; `make bench-setup` installs them, and without them their rows are left
-out. CPU seconds are those of all cores and threads, and depend less than seconds on other programs
-of the machine. With --cores 1 they are nearly what torch needs on an idle machine."""
+out. They train one seed after another, so one of their seeds is timed, and all of our trainings are
+compared with it. Nothing is compiled at the start of ours, as for a newcomer. At the fewest steps a
+later start is timed too, with compiled programs. CPU seconds are those of all cores and threads,
+and depend less than seconds on other programs of the machine. With --cores 1 they are nearly what
+torch needs on an idle machine."""
 
 import functools
 import json
@@ -17,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +41,7 @@ SETTINGS = {
     "warmup": 100,
 }
 PEERS = {"Stable-Baselines3": "sb3", "SBX": "sbx"}
-OURS, FIRST_START = "pac4sac", "pac4sac, first start (nothing compiled yet)"
+OURS, LATER = "pac4sac", "pac4sac, later start"
 
 
 @dataclass(frozen=True)
@@ -111,17 +114,26 @@ class Training:
 
 
 def contenders(
-    training: Training, compiled: Path, report: Report
+    trainings: Sequence[Training], compiled: Path | None, report: Report
 ) -> dict[str, Callable[[], Timed]]:
-    """Return what trains by its name, without the libraries that are not installed."""
-    found: dict[str, Callable[[], Timed]] = {OURS: functools.partial(training.of_ours, compiled)}
-    if training.steps * training.seeds >= COMPILING_PAYS:
-        found = {FIRST_START: functools.partial(training.of_ours, None), **found}
+    """Return what trains by its name, without the libraries that are not installed.
+
+    Args:
+        trainings: Trainings of the same length with several numbers of seeds, the smallest first.
+        compiled: Folder of compiled programs for later starts; None to time first starts only.
+        report: Gets a note on libraries that are missing.
+    """
+    found: dict[str, Callable[[], Timed]] = {}
     for name, folder in PEERS.items():
         if (HERE.parent / ".bench" / folder / "bin" / "python").exists():
-            found[name] = functools.partial(training.of_peer, folder)
+            found[name] = functools.partial(replace(trainings[0], seeds=1).of_peer, folder)
         else:
             report.note(f"{name} is not installed here (make bench-setup); its row is left out.")
+    for training in trainings:
+        seeds = f", {training.seeds} seed(s)"
+        found[OURS + seeds] = functools.partial(training.of_ours, None)
+        if compiled is not None and training.steps * training.seeds >= COMPILING_PAYS:
+            found[LATER + seeds] = functools.partial(training.of_ours, compiled)
     return found
 
 
@@ -137,41 +149,47 @@ def row_of(name: str, each: Sequence[Timed], baseline: Sequence[Timed] | None) -
     return row
 
 
-def compare(report: Report, training: Training, rounds: int, compiled: Path) -> None:
-    """Time a training with all libraries, which take turns, and write a table."""
-    found = contenders(training, compiled, report)
+def compare(
+    report: Report, trainings: Sequence[Training], rounds: int, compiled: Path | None
+) -> None:
+    """Time trainings of one length with all libraries, which take turns, and write a table."""
+    found = contenders(trainings, compiled, report)
+    for name, train in found.items():
+        if name.startswith(LATER):
+            train()  # fills the folder
     taken: dict[str, list[Timed]] = {name: [] for name in found}
-    if OURS in found and FIRST_START in found:
-        training.of_ours(compiled)  # fills the folder
+    steps = trainings[0].steps
     for number in range(rounds):
         for name, train in found.items():
             taken[name].append(train())
             last = taken[name][-1]
             report.console.print(
-                f"round {number + 1}, {training.steps:,} steps, {training.seeds} seed(s), {name}: "
+                f"round {number + 1}, {steps:,} steps, {name}: "
                 f"{last.seconds:.1f} s, {last.cpu_seconds:.1f} CPU s, returns {last.returns}",
                 style="dim",
             )
-    title = f"{TASK}, {training.steps:,} steps, {training.seeds} seed(s), {rounds} round(s)"
+    title = f"{TASK}, {steps:,} steps, {rounds} round(s); one seed if not stated"
     rows = [row_of(name, each, taken.get("Stable-Baselines3")) for name, each in taken.items()]
-    report.table(f"{training.steps} steps, {training.seeds} seeds", title, rows)
+    report.table(f"{steps} steps", title, rows)
 
 
 def main(arguments: list[str] | None = None) -> None:
     made = parser(__doc__)
     made.add_argument("--steps", type=numbers, default=[5000, 20_000, 100_000])
-    made.add_argument("--seeds", type=numbers, default=[1, 5], help="numbers of runs")
-    made.add_argument("--rounds", type=int, default=3)
+    made.add_argument("--seeds", type=numbers, default=[1, 5], help="of our trainings")
+    made.add_argument("--rounds", type=numbers, default=[3, 2, 1], help="for each of --steps")
     made.add_argument("--cores", type=int, default=cores(), help="that torch may use; JAX uses all")
     options = made.parse_args(arguments)
     if options.quick:
-        options.steps, options.seeds, options.rounds = [300], [1], 1
+        options.steps, options.seeds, options.rounds = [300], [1], [1]
+    if len(options.rounds) != len(options.steps):
+        raise SystemExit("--rounds needs a number for each of --steps, as in --rounds 3,2,1.")
     report = Report(options)
     with tempfile.TemporaryDirectory() as compiled:
-        for steps in options.steps:
-            for seeds in options.seeds:
-                training = Training(steps, seeds, options.cores)
-                compare(report, training, options.rounds, Path(compiled))
+        for steps, rounds in zip(options.steps, options.rounds, strict=True):
+            trainings = [Training(steps, seeds, options.cores) for seeds in sorted(options.seeds)]
+            is_shortest = steps == min(options.steps)
+            compare(report, trainings, rounds, Path(compiled) if is_shortest else None)
     report.close()
 
 

@@ -183,12 +183,20 @@ def test_a_short_training_is_timed_from_the_command_to_the_evaluation(tmp_path, 
     monkeypatch.setattr(short, "PEERS", {})
     out = tmp_path / "short.json"
     short.main(["--quick", "--device", "cpu", "--out", str(out)])
-    (row,) = json.loads(out.read_bytes())["tables"]["300 steps, 1 seeds"]["rows"]
-    assert row["library"] == "pac4sac"
+    (row,) = json.loads(out.read_bytes())["tables"]["300 steps"]["rows"]
+    assert row["library"] == "pac4sac, 1 seed(s)"
     assert row["CPU seconds"]["median"] > 0
     assert -2000 < row["mean return"] < 0  # of Pendulum
+    with pytest.raises(SystemExit, match="rounds"):
+        short.main(["--steps", "300,400", "--rounds", "1"])
 
 
 def test_the_break_even_of_compiling_runs(tmp_path):
     (row,) = run("break_even", tmp_path / "out.json")["tables"]["break even"]["rows"]
     assert (row["runs"], row["eager ms"] > 0) == (1, True)
+
+
+def test_the_calculated_time_of_a_learner_is_compared_with_the_measured_one(tmp_path):
+    (row,) = run("predictions", tmp_path / "out.json")["tables"]["predictions"]["rows"]
+    assert 0 < row["matrix products ms"] <= row["calculated ms"] <= row["eager ms"]
+    assert row["measured ms"] > 0

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pac4sac.runs.archive import ArchiveChanges
     from pac4sac.studies.definition import Study
     from pac4sac.studies.plan import CohortPlace, PlannedCohort
+    from pac4sac.studies.prediction import CohortPrediction, Predictions
 
 AS_THE_STUDY_SAYS = "as the study says"
 UNLIMITED_MEMORY = 10**15
@@ -165,7 +166,7 @@ class StudyPlanCommand(PartOfStudy):
     With --memory, --device may be a GPU that this machine does not have.
     """
 
-    trial: bool = True  # Estimate the time of each cohort by a short trial.
+    trial: bool = True  # Estimate the time of each cohort from measurements of some seconds.
     keep_stale: arguments.KeepStale = False
 
     def run(self, console: Console) -> int:
@@ -187,14 +188,17 @@ class StudyPlanCommand(PartOfStudy):
             say(console, f"{self.into} has all runs of {study.name}; nothing is left to train.")
             return 0
         columns = {"Memory": [f"{cohort.bytes / 1e6:.0f} MB" for cohort in cohorts]}
-        seconds = []
-        if self.trial and place.here:
-            seconds = [trial_seconds(console, study, cohort, chosen) for cohort in cohorts]
-            columns["Estimate"] = [duration(s) for s in seconds]
+        to_train = [cohort for cohort in cohorts if not cohort.is_done()]
+        predictions = None
+        if self.trial and place.here and to_train:
+            predictions = predicted(console, study, to_train, chosen)
+            estimates = {c.folder: e for c, e in zip(to_train, predictions.cohorts, strict=True)}
+            columns["Estimate"] = [estimate(estimates.get(cohort.folder)) for cohort in cohorts]
         console.print(cohort_table(study, cohorts, columns))
         say(console, total_memory(cohorts, place))
-        if self.trial:
-            say(console, total_time(study, cohorts, place, seconds))
+        if self.trial and to_train:
+            for sentence in about_time(study, to_train, place, predictions):
+                say(console, sentence)
         return 0
 
 
@@ -211,16 +215,26 @@ def about_cost(study: "Study", root: Path) -> str:
     )
 
 
-def trial_seconds(
-    console: Console, study: "Study", cohort: "PlannedCohort", chosen: Mapping[str, Any]
-) -> float:
-    """Time a few steps of a cohort and return the estimated seconds of all steps."""
-    from pac4sac.studies.timing import expected_seconds
+def predicted(
+    console: Console, study: "Study", cohorts: "Sequence[PlannedCohort]", chosen: Mapping[str, Any]
+) -> "Predictions":
+    """Measure learners and simulators for some seconds, and predict the time of all cohorts."""
+    from pac4sac.studies.prediction import predict
     from pac4sac.training.options import Options
 
-    with console.status(f"trying {cohort.title} …"):
-        options = {**study.options_for(cohort.runs[0].task), **chosen, "steps": cohort.steps}
-        return expected_seconds(cohort.runs, Options(**options))
+    def options_of(cohort: "PlannedCohort") -> Options:
+        given = {**study.options_for(cohort.runs[0].task), **chosen, "steps": cohort.steps}
+        return Options(**given)
+
+    with console.status("measuring simulators and learners …"):
+        return predict(cohorts, options_of)
+
+
+def estimate(prediction: "CohortPrediction | None") -> str:
+    """Return the cell of a cohort's time; with ~ if its learner was not measured."""
+    if prediction is None:
+        return "done"
+    return ("" if prediction.measured else "~ ") + duration(prediction.seconds)
 
 
 def total_memory(cohorts: "Sequence[PlannedCohort]", place: "CohortPlace") -> str:
@@ -229,21 +243,42 @@ def total_memory(cohorts: "Sequence[PlannedCohort]", place: "CohortPlace") -> st
     return f"{runs} runs; at most {place.memory / 1e9:.1f} GB per cohort, on {place.device}."
 
 
-def total_time(
-    study: "Study", cohorts: "list[PlannedCohort]", place: "CohortPlace", seconds: Sequence[float]
-) -> str:
-    """Describe the time of all cohorts in a sentence; `seconds` has the time of each and is empty
-    if it was not measured."""
-    from pac4sac.studies.local import side_by_side
-    from pac4sac.studies.timing import side_by_side_seconds
+def about_time(
+    study: "Study",
+    cohorts: "Sequence[PlannedCohort]",
+    place: "CohortPlace",
+    predictions: "Predictions | None",
+) -> Iterator[str]:
+    """Yield sentences on the time of all cohorts, and on how it was predicted.
 
-    if not seconds:
-        return f"This machine has no {place.device}, so their time was not measured."
+    Args:
+        study: The study.
+        cohorts: Its cohorts that are not trained yet.
+        place: Where they are to be trained.
+        predictions: Their predictions; None if the device is not here.
+    """
+    from pac4sac.studies.local import side_by_side
+
+    if predictions is None:
+        yield f"This machine has no {place.device}, so their time was not measured."
+        return
     count = side_by_side(cohorts, place.device)
-    total = duration(side_by_side_seconds(seconds, count, place.on_gpu))
     manner = f"{count} at a time" if count > 1 else "one after another"
     ends_early = any(study.options_for(task).get("stop_when_solved") for task in study.tasks)
-    return f"Trained {manner}, they take {'at most' if ends_early else 'about'} {total}."
+    total = f"{'at most' if ends_early else 'about'} {duration(predictions.total(count))}"
+    if compiling := predictions.compiling(count):
+        total += f", {duration(compiling)} of it for programs that are not compiled yet"
+    yield f"Trained {manner}, they take {total}."
+    yield (
+        f"Measured: a step of each simulator, and eager updates of {predictions.measured} of "
+        f"{predictions.kinds} kinds of learners. Calculated from it: all steps, compiled updates "
+        "and evaluations."
+    )
+    if predictions.measured < predictions.kinds:
+        yield (
+            "The time for measuring was not enough for all learners. Estimates with ~ follow from "
+            "the sizes of networks and batches."
+        )
 
 
 @dataclass(frozen=True)

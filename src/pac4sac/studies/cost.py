@@ -4,8 +4,9 @@ The speed of a machine changes with its clocks and with other programs. So algor
 rounds, in which each has a turn, and a slow phase affects all of them.
 """
 
+import time
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,11 +15,10 @@ import torch
 from pac4sac.base.files import write_json
 from pac4sac.runs.reading import sealed
 from pac4sac.studies.definition import Study
-from pac4sac.studies.timing import TimedCohort
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import backends
 from pac4sac.training.options import Options
-from pac4sac.training.run import Run
+from pac4sac.training.run import Run, make_agent
 from pac4sac.training.run_folder import machine, versions
 
 MEASURED_STEPS = 1000
@@ -68,19 +68,36 @@ def timed_runs(study: Study) -> list[Run]:
     return list(first.values())
 
 
-class TimedRun(TimedCohort):
+class TimedRun:
     """Time the training of a single run, as in the paper."""
 
     def __init__(self, run: Run, pool: EnvPool, rounds: int, options: Options) -> None:
-        self.seconds: list[float] = []
+        self.pool, self.seconds = pool, list[float]()
         self.warmup = max(run.config.warmup, run.config.batch)
         # Uses the backend that its training would use; short runs are not compiled.
         steps = max(run.task.steps, self.warmup + rounds * MEASURED_STEPS)
-        super().__init__([run], pool, replace(options, steps=steps))
+        agent = make_agent([run], pool.observation_size, pool.action_size)
+        how = asdict(replace(options, steps=steps))
+        self.learner, self.placement = backends.make_learner(agent, [run.seed], steps, how)
+        self.learner.begin(pool.reset())
         self.row: dict[str, object] = {"algo": run.algo, "label": run.label, "task": run.task.name}
         self.row |= {"updates_per_step": run.config.updates_per_step}
         self.row |= {name: self.placement[name] for name in ("backend", "threads")}
         self.row["seconds_per_1000_steps"] = self.seconds
+
+    def take(self, steps: int) -> float:
+        """Run some steps (act, simulate, update, store), and return their seconds."""
+        learner, pool = self.learner, self.pool
+        torch.set_num_threads(self.placement["threads"])
+        started = time.perf_counter()
+        for _ in range(steps):
+            pool.send(learner.act())
+            learner.learn()
+            seen = pool.receive()
+            learner.store(seen.final_observation, seen.observation, seen.reward, seen.terminated)
+        if learner.device.type == "cuda":
+            torch.cuda.synchronize()  # no work of this turn is left for the next
+        return time.perf_counter() - started
 
 
 def take_turns(timed: list[TimedRun], rounds: int) -> None:

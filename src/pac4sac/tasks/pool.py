@@ -464,6 +464,19 @@ def check_workers(task: Task, workers: int | Literal["auto"]) -> None:
         )
 
 
+def lockstep_seconds(runs: int, step_seconds: float, workers: int) -> float:
+    """Return the estimated time in which the simulators of all runs take a step.
+
+    Args:
+        runs: Number of runs.
+        step_seconds: Time of one simulator's step.
+        workers: Number of workers; 0 for this process.
+    """
+    if not workers:
+        return runs * step_seconds
+    return -(-runs // workers) * step_seconds + ROUND_TRIP + workers * ROUND_TRIP_PER_WORKER
+
+
 def choose_workers(runs: int, step_seconds: float, cores: int, pools: int = 1) -> int:
     """Return the number of workers with the shortest estimated lockstep step.
 
@@ -480,9 +493,7 @@ def choose_workers(runs: int, step_seconds: float, cores: int, pools: int = 1) -
     """
 
     def seconds(workers: int) -> float:
-        if not workers:
-            return runs * step_seconds
-        return -(-runs // workers) * step_seconds + ROUND_TRIP + workers * ROUND_TRIP_PER_WORKER
+        return lockstep_seconds(runs, step_seconds, workers)
 
     best = min(range(min(runs, cores) + 1), key=seconds)
     return max(1, min(runs, cores - 1)) if best and pools > 1 else best

@@ -12,9 +12,9 @@ from pac4sac.base.stopping import StopReason, StopRequest
 from pac4sac.studies.definition import Study
 from pac4sac.studies.local import CORES_PER_COHORT, HOST_BYTES
 from pac4sac.studies.plan import CohortPlace, PlannedCohort
+from pac4sac.studies.prediction import predict
 from pac4sac.studies.slurm.queue import check_can_submit, ids_of, job_states, submit
 from pac4sac.studies.slurm.resources import Request, wants_gpu
-from pac4sac.studies.timing import expected_seconds
 from pac4sac.studies.watcher import Watcher
 from pac4sac.training.options import Options
 
@@ -82,7 +82,7 @@ def slurm_engine(
     if missing and "time" not in given and place.here:
         longest = max(missing, key=lambda cohort: cohort.simulating)
         how = {**study.options_for(longest.runs[0].task), **options, "steps": longest.steps}
-        seconds = expected_seconds(longest.runs, Options(**how))
+        seconds = predict([longest], lambda _: Options(**how)).cohorts[0].seconds
 
     def train(cohorts: Sequence[PlannedCohort], stop: StopRequest, watcher: Watcher) -> list[str]:
         jobs = [queued[cohort.folder.name] for cohort in cohorts if cohort not in missing]
