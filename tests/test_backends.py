@@ -248,8 +248,12 @@ def test_updates_of_all_runs_count_towards_compiling(monkeypatch: pytest.MonkeyP
     how = {"device": "cpu", "backend": "auto", "threads": 1}
     half = backends.COMPILING_PAYS // 2
     one, two = make_agent("sac", {}), make_agent("sac", {}, {})
-    assert backends.make_learner(one, [0], half, how)[1]["backend"] == "eager"
-    assert backends.make_learner(two, [0, 1], half, how)[1]["backend"] == "compiled"
+    (first,) = one.learning_starts()
+    assert backends.make_learner(one, [0], first + half, how)[1]["backend"] == "eager"
+    assert backends.make_learner(two, [0, 1], first + half, how)[1]["backend"] == "compiled"
+    # the warm-up has none
+    assert backends.make_learner(two, [0, 1], first + half - 1, how)[1]["backend"] == "eager"
+    assert backends.number_of_updates(two, first - 1) == 0
 
 
 def test_an_impossible_backend_or_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,9 +101,8 @@ class LearnerKind:
         self.sizes = task_sizes(runs[0].task)
         agent = make_agent(runs, *self.sizes)
         updates, shots = agent.updates_per_step, max(agent.shots(evaluating=False))
-        self.backend = backends.choose_backend(
-            options.backend, self.device, len(runs) * options.steps * updates
-        )
+        of_all = backends.number_of_updates(agent, options.steps)
+        self.backend = backends.choose_backend(options.backend, self.device, of_all)
         self.threads = _threads(agent, options, self.device)
         facts: list[Any] = [str(type(agent)), agent.config.structure(), self.sizes, len(runs)]
         facts += [self.backend, options.precision, self.threads, updates, shots]

@@ -104,6 +104,11 @@ def choose_backend(name: str, device: torch.device, updates: int) -> str:
     return name
 
 
+def number_of_updates(agent: Agent, steps: int) -> int:
+    """Return the number of updates of all runs together, which begin after the warm-up."""
+    return agent.runs * agent.updates_per_step * max(0, steps - min(agent.learning_starts()))
+
+
 def _fastest_backend(device: torch.device, updates: int) -> str:
     """Return the backend with the shortest expected time for this number of updates.
 
@@ -415,7 +420,7 @@ def make_learner(
     learner = Learner(agent, seeds, steps, device)
     threads = learning_threads(learner) if how["threads"] == "auto" else how["threads"]
     torch.set_num_threads(threads)  # compiled code keeps this number
-    updates = agent.runs * steps * agent.updates_per_step
+    updates = number_of_updates(agent, steps)
     backend = prepare(learner, choose_backend(how["backend"], device, updates))
     return learner, {
         "device": str(device),
