@@ -102,7 +102,7 @@ def test_matrix_products_are_not_faster_when_compiled(monkeypatch: pytest.Monkey
     assert (trace.calls, len(trace.products)) == (3, 1)
     monkeypatch.setattr(learner_speed, "least_seconds", lambda run, device: 5.0 + (run == multiply))
     monkeypatch.setitem(learner_speed.FUSED, "cpu", 0.5)
-    monkeypatch.setitem(learner_speed.COMPILING, "cpu", 100)
+    monkeypatch.setattr(learner_speed, "COMPILING", 100)
     of = operation_seconds(multiply, CPU, launch=0.1)
     # products 5.0 - 0.1, all of it 6.0 - 0.3
     assert of.compiled == pytest.approx(4.9 + 0.5 * (5.7 - 4.9))

@@ -28,7 +28,7 @@ PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")
 # A compiled program computes the same matrix products. The rest takes this part of its eager time
 # without the launches of kernels (benchmarks/predictions.py).
 FUSED = {"cpu": 0.35, "cuda": 0.2}
-COMPILING = {"cpu": 7_000, "cuda": 14_000}  # seconds per operation ÷ those of launching it
+COMPILING = 7_000  # seconds to compile an operation ÷ those of launching what it calls
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def operation_seconds(
         kernels = eager - launching
     products = min(max(products, 0.0), eager)
     compiled = products + FUSED[device.type] * max(kernels - products, 0.0)
-    return OperationSeconds(eager, compiled, COMPILING[device.type] * launching)
+    return OperationSeconds(eager, compiled, COMPILING * launching)
 
 
 def least_seconds(run: Callable[[], None], device: torch.device) -> float:
