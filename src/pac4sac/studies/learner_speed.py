@@ -160,7 +160,7 @@ def launch_seconds() -> float:
 
     def hundred() -> None:
         for _ in range(100):
-            torch.addcmul(x, x, x)
+            x + 1
 
     hundred()
     return least_seconds(hundred, torch.device("cpu")) / 100
