@@ -124,7 +124,7 @@ def test_a_damaged_log_has_no_last_measurement_and_does_no_other_harm(tmp_path: 
     assert [row["bias"] for row in BIAS.of(variant.runs[0])] == [1.0, 2.0]
     sentence = section_of(tmp_path).blocks[1]
     assert (
-        "On Pendulum-v1 at the end of training, without shooting: no measurement at the end (`sac`)"
+        "on Pendulum-v1 at the end of training, without shooting: no measurement at the end (`sac`)"
         in sentence
     )
 

@@ -88,9 +88,8 @@ def test_each_variant_has_a_verdict_on_its_coverage(tmp_path: Path) -> None:
     }
     text = (tmp_path / "out" / "report.md").read_text()
     assert (
-        "On cartpole-swingup at the end of training, compared with `pac4sac`. By distance to the "
-        "nearest state: wider "
-        f"(`{WITHOUT_SHOOTING}`), narrower (`{WITHOUT_TERM}`). By log-volume: narrower "
+        "`pac4sac`, compared at the end of training. Verdicts by distance to the nearest state: wider "
+        f"(`{WITHOUT_SHOOTING}`), narrower (`{WITHOUT_TERM}`). Verdicts by log-volume: narrower "
         f"(`{WITHOUT_SHOOTING}`), "
         f"no significant difference (`{WITHOUT_TERM}`)."
     ) in text
@@ -152,7 +151,10 @@ def test_a_damaged_log_has_no_last_measurement_and_does_no_other_harm(tmp_path: 
     (variant,) = read_context([tmp_path]).all_variants
     assert [row["nearest"] for row in COVERAGE.of(variant.runs[0])] == [1.0, 2.0]
     _, sentence, _, table = section_of(tmp_path).blocks
-    assert "compared with `sac`. By distance to the nearest state: nothing to compare." in sentence
+    assert (
+        "is `sac`, compared at the end of training. Verdicts by distance to the nearest state: no comparison."
+        in sentence
+    )
     assert table.cells[0][3].text == "—"  # what came last is not known
 
 

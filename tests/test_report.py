@@ -280,7 +280,7 @@ class TestThePapersRows:
             if (r["task"], r["row"], r["metric"]) == ("cartpole-swingup", "oac", "episodes")
         )
         assert row["verdict"] == "better"
-        assert "5 of our 5 runs solved, none of the paper's 5" in row["reason"]
+        assert "5 of our 5 runs solved the task, and none of the paper's 5" in row["reason"]
 
     def test_a_diverged_run_forbids_a_good_verdict(self, tmp_path: Path) -> None:
         for seed in range(5):

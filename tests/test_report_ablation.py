@@ -70,7 +70,7 @@ class TestWhatShootingGives:
 
     def test_shows_the_mean_over_critics_with_equal_settings(self, tmp_path: Path) -> None:
         write(tmp_path, *LEVELS)
-        mean = records(tmp_path, "gain-of-shooting")["mean of these three"]
+        mean = records(tmp_path, "gain-of-shooting")["mean of the three rows above"]
         assert mean["difference"] == pytest.approx(-40 * (50 + 120 + 160) / 3)
         # Six sides of 400 each, by 3²: 266.67, with as many degrees of freedom as sides.
         assert mean["difference_high"] - mean["difference"] == pytest.approx(
@@ -85,7 +85,7 @@ class TestWhatShootingGives:
         assert found["one plain critic"]["once"] is None
         assert found["one plain critic"]["shooting"] == pytest.approx(40 * 130)
         assert found["one plain critic"]["difference"] is None
-        assert "mean of these three" not in found
+        assert "mean of the three rows above" not in found
 
 
 class TestWhatTheCriticGives:

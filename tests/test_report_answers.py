@@ -40,7 +40,7 @@ class TestAComparisonOfOnesOwn:
         levels = {"sac": -200.0, "ddpg": -150.0, "pac4sac": -300.0}
         (answer,) = answers(write_comparison(tmp_path, levels), general_report)
         assert answer.question == "Is it so?"
-        first, second = answer.text.split(" Others against SAC: worse (PAC4SAC).")[:2]
+        first, second = answer.text.split(" Other variants compared with SAC: worse (PAC4SAC).")[:2]
         assert first.startswith("DDPG has a higher final evaluation")
         assert "Δ = 50.0, 95% CI [47.7, 52.3], p < 0.001, n = 5 vs 5" in first
         assert "DDPG has a higher mean return (area under the curve) than SAC" in second
@@ -64,7 +64,7 @@ class TestAComparisonOfOnesOwn:
         ("difference", "spread", "seeds", "why"),
         [
             (-10.0, 1.0, 1, "(Δ = −10.0, n = 1 vs 1): a test needs at least two seeds"),
-            (0.0, 0.0, 3, "(Δ = 0.0, n = 3 vs 3): the seeds of each have the same result"),
+            (0.0, 0.0, 3, "(Δ = 0.0, n = 3 vs 3): all seeds of each side have the same result"),
         ],
     )
     def test_says_why_a_difference_was_not_tested(
@@ -100,8 +100,8 @@ class TestAStudyOfThePaper:
         write_study(tmp_path / "away", "away", "comparison", "sac", [])
         *_, answer = answers(tmp_path)
         assert answer.text.split(". ") == [
-            "On Pendulum-v1, against SAC: better (PAC4SAC)",
-            "On Reacher-v5, against SAC: no significant difference (PAC4SAC).",
+            "On Pendulum-v1, compared with SAC: better (PAC4SAC)",
+            "On Reacher-v5, compared with SAC: no significant difference (PAC4SAC).",
         ]
 
     def test_answers_with_verdict_counts_and_the_clearest_number(self, tmp_path: Path) -> None:
@@ -113,15 +113,15 @@ class TestAStudyOfThePaper:
             "table-1",
         )
         assert re.match(
-            r"6 of 6 comparisons support this\. The clearest difference: .* PAC4SAC − .*\(p < 0\.001\)\. ",
+            r".* 6 of 6 comparisons\. The clearest result: .* PAC4SAC − .*\(p < 0\.001\)\. ",
             answer.text,
         )
-        assert "Of 8 cells that the paper reports: " in answer.text
+        assert "the 8 cells that have a number in the paper: " in answer.text
 
     def test_reports_missing_results(self, tmp_path: Path) -> None:
         write_study(tmp_path, "shooting", "shooting", None, [])
         (answer,) = answers(tmp_path)
-        assert answer.text == "No complete run answers this yet."
+        assert answer.text == "No complete run answers this question yet."
 
     def test_precede_chosen_settings_which_answer_only_without_other_questions(
         self, tmp_path: Path
@@ -137,7 +137,10 @@ class TestAStudyOfThePaper:
 class TestControls:
     @pytest.mark.parametrize(
         ("control", "ending"),
-        [(800.0, "Controls better than PAC4SAC: SAC + shooting on cartpole-swingup."), (500.0, "")],
+        [
+            (800.0, "Controls that are better than PAC4SAC: SAC + shooting on cartpole-swingup."),
+            (500.0, ""),
+        ],
     )
     def test_name_those_that_do_better_than_what_they_explain(
         self, tmp_path: Path, control: float, ending: str

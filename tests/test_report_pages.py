@@ -48,7 +48,7 @@ class TestPagesForARepository:
 
     def test_a_table_of_two_tasks_says_which_are_not_trained(self, two_tasks: str) -> None:
         assert (
-            "Not trained yet: Ant, Humanoid. Train them: `pac4sac study run table-1 "
+            "no runs yet: Ant, Humanoid. To train them, run `pac4sac study run table-1 "
             "--tasks ant,humanoid`." in two_tasks
         )
         assert "no data" not in two_tasks.split("## Table 2")[0].split("## Table 1")[1]
@@ -60,7 +60,7 @@ class TestPagesForARepository:
         )
 
     def test_a_command_is_preceded_by_names_and_not_by_its_whole_row(self, two_tasks: str) -> None:
-        settings = two_tasks.split("Settings of every variant")[1]
+        settings = two_tasks.split("Settings that differ from the defaults")[1]
         assert (
             "\n# half-cheetah, oac\npac4sac train half-cheetah --algo oac --seeds 0:5 --preset reproduction\n"
             in settings

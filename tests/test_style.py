@@ -68,10 +68,13 @@ def test_a_custom_algorithm_keeps_its_name_and_gets_a_free_style() -> None:
 
 
 def test_plain_names_show_the_settings_of_a_sweep() -> None:
-    assert plain_name("sac-alpha=0.05-updates_per_step=2") == "SAC, α = 0.05, updates per step = 2"
-    assert plain_name("pac4sac, lr=1e-05") == "PAC4SAC, lr = 1e-05"
-    assert plain_name("sac-auto (by older code)") == "SAC, learned α (by older code)"
-    assert plain_name("pac4sac-shots=12") == "PAC4SAC, S = 12"
+    assert (
+        plain_name("sac-alpha=0.05-updates_per_step=2")
+        == "SAC with α = 0.05 and updates per step = 2"
+    )
+    assert plain_name("pac4sac, lr=1e-05") == "PAC4SAC with lr = 1e-05"
+    assert plain_name("sac-auto (by older code)") == "SAC with learned α (by older code)"
+    assert plain_name("pac4sac-shots=12") == "PAC4SAC with S = 12"
     assert plain_name("sac-of-mine") == "sac-of-mine"
 
 

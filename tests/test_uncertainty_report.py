@@ -65,17 +65,15 @@ def test_the_answer_names_who_knows_best_and_who_least(tmp_path: Path) -> None:
     write_uncertainties(tmp_path)
     write_study(tmp_path, "uncertainty", "uncertainty", None, [])
     told = uncertainty_answer(read_context([tmp_path]))
-    assert told.startswith(
-        "On cartpole-swingup errors are 1.1 [0.7, 1.7] times the std of SAC and 200.0 ["
-    )
-    assert told.endswith("] times the std of PAC4SAC.")
+    assert told.startswith("On cartpole-swingup, error ÷ std is 1.1 [0.7, 1.7] for SAC and 200.0 [")
+    assert told.endswith("] for PAC4SAC.")
 
 
 def test_logs_without_a_deviation_make_no_section(tmp_path: Path) -> None:
     write_bias(write_run(tmp_path, task("cartpole-swingup")), [1.0] * len(STEPS))
     context = read_context([tmp_path])
     assert uncertainty_section(context) is None
-    assert uncertainty_answer(context) == "No complete run answers this yet."
+    assert uncertainty_answer(context) == "No complete run answers this question yet."
     assert error_over_std(context.all_variants[0]) is None
 
 

@@ -18,8 +18,8 @@ CRITICS = {
     TWO: {ONCE: "sac", SHOOTING: "sac+shooting"},
     ONE: {ONCE: "one-plain-critic", SHOOTING: "one-plain-critic+shooting"},
     OURS: {ONCE: "pac4sac-without-shooting", SHOOTING: "pac4sac"},
-    "SAC, calibrated α": {ONCE: "sac-calibrated", SHOOTING: "sac-calibrated+shooting"},
-    "SAC, learned α": {ONCE: "sac-auto", SHOOTING: "sac-auto+shooting"},
+    "SAC with calibrated α": {ONCE: "sac-calibrated", SHOOTING: "sac-calibrated+shooting"},
+    "SAC with learned α": {ONCE: "sac-auto", SHOOTING: "sac-auto+shooting"},
 }
 ABLATED = ("shots", "critics")  # settings that the rows vary
 THREE = [TWO, ONE, OURS]
@@ -115,7 +115,7 @@ def _rows_of_shooting(title: str, regrets: Regrets) -> list[AblationRow]:
         shooting, once = (regrets.get(side) for side in pair)
         rows.append(AblationRow(title, critic, once, shooting, _mean_difference(regrets, pair)))
     mean = _mean_difference(regrets, *(pairs[critic] for critic in THREE))
-    rows.insert(len(THREE), AblationRow(title, "mean of these three", None, None, mean))
+    rows.insert(len(THREE), AblationRow(title, "mean of the three rows above", None, None, mean))
     return [row for row in rows if row.numbers]
 
 

@@ -29,10 +29,10 @@ from pac4sac.studies.shipped import shipped_study
 # Kinds of studies that ask about claims of the paper, in the order of their answers.
 CLAIMED = ("table-1", "table-2", "controls", "shooting", "overestimation", "cost")
 SECTIONS = {"overestimation": "bias"}  # kind of study -> section, if their names differ
-# What the comparisons support, by kind, if it differs from the study's question.
-SUBJECTS = {"controls": "a gain from the critic itself", "overestimation": "the claim"}
+# What the comparisons support, by kind, if it is not a claim of the paper.
+SUBJECTS = {"controls": "A gain from the critic itself"}
 DELTA = "Δ "  # prefix of measures that are differences
-UNDECIDED = "No complete run answers this yet."
+UNDECIDED = "No complete run answers this question yet."
 
 
 def study_answers(
@@ -122,15 +122,16 @@ def _answer_of_claims(question: str, claims: Sequence[JudgedClaim], kind: str) -
         return answer("Runs are in progress.")
     claim, test = clearest
     is_difference = claim.measure.startswith(DELTA)
-    measure = f"{claim.measure.removeprefix(DELTA)}{claim.shown_in} on {claim.on}"
+    measure = f"{claim.measure.removeprefix(DELTA)} on {claim.on}{claim.shown_in}"
     number = f"{measure}, {'PAC4SAC − ' if is_difference else ''}{test.name}: {test.text}."
     if len(tests) == 1:
         return answer(number)
     counts = Counter(test.speaks_for_it for test in tests)
-    text = f"{counts[True]} of {len(tests)} comparisons support {SUBJECTS.get(kind, 'this')}"
+    subject = SUBJECTS.get(kind, "The claim")
+    text = f"{subject} is supported by {counts[True]} of {len(tests)} comparisons"
     if counts[False]:
-        text += f", {counts[False]} contradict it" if counts[False] > 1 else ", 1 contradicts it"
-    return answer(f"{text}. The clearest difference: {number}")
+        text += f" and contradicted by {counts[False]}"
+    return answer(f"{text}. The clearest result: {number}")
 
 
 def _clearest_test(
@@ -151,7 +152,9 @@ def _better_controls(context: PaperContext) -> str:
     """Return the controls that are better than the baseline whose gain they should explain."""
     rows = compare_study_on_all_tasks(context, CONTROLS)
     better = ", ".join(_name_on_task(row) for row in rows if row.verdict == BETTER)
-    return f"Controls better than {rows[0].variant.style.name}: {better}." if better else ""
+    return (
+        f"Controls that are better than {rows[0].variant.style.name}: {better}." if better else ""
+    )
 
 
 def _name_on_task(row: Compared) -> str:
@@ -181,7 +184,7 @@ def _answer_of_comparisons(question: str, compared: Sequence[Compared], kind: st
     text = _wins_and_losses(rows) if kind == BEST else _better_and_worse(rows)
     example = effect_sentence(clearest)
     verdict = _verdict_on_comparisons([row.verdict == hoped for row in rows])
-    return Answer(question, f"{text}. The clearest difference: {example}", verdict, kind)
+    return Answer(question, f"{text}. The clearest result: {example}", verdict, kind)
 
 
 def _verdict_on_comparisons(as_hoped: Sequence[bool]) -> str:
@@ -195,8 +198,8 @@ def _better_and_worse(rows: Sequence[Compared]) -> str:
     baseline."""
     counts = Counter(row.verdict for row in rows)
     return (
-        f"Of {len(rows)} comparisons with {_baseline_name(rows)}, {counts[BETTER]} are better and "
-        f"{counts[WORSE]} worse"
+        f"In {len(rows)} comparisons with {_baseline_name(rows)}, variants are better in "
+        f"{counts[BETTER]} and worse in {counts[WORSE]}"
     )
 
 
@@ -208,11 +211,11 @@ def _wins_and_losses(rows: Sequence[Compared]) -> str:
         verdicts[row.variant.style.name].append(row.verdict)
     won, lost = [], []
     for name, on_tasks in verdicts.items():
-        won.append(f"{name} on {on_tasks.count(WORSE)} of {len(on_tasks)} tasks")
+        won.append(f"than {name} on {on_tasks.count(WORSE)} of {len(on_tasks)} tasks")
         if BETTER in on_tasks:
-            lost.append(f"{name} on {on_tasks.count(BETTER)}")
-    text = f"{_baseline_name(rows)} is better than {'; '.join(won)}"
-    return f"{text}. It is worse than {'; '.join(lost)}" if lost else text
+            lost.append(f"than {name} on {on_tasks.count(BETTER)}")
+    text = f"{_baseline_name(rows)} is better {'; '.join(won)}"
+    return f"{text}. It is worse {'; '.join(lost)}" if lost else text
 
 
 def _baseline_name(rows: Sequence[Compared]) -> str:

@@ -67,7 +67,11 @@ def calibration_answer(context: PaperContext, study: FoundStudy) -> str:
     if not nearest:
         on_each = [_nearest_in_brief(members) for members in comparable.values()]
         nearest = [brief for brief in on_each if brief]
-    return f"Closest to the paper's regret: {', '.join(nearest)}." if nearest else NOTHING_COMPLETE
+    return (
+        f"The settings closest to the paper's regret: {', '.join(nearest)}."
+        if nearest
+        else NOTHING_COMPLETE
+    )
 
 
 def _comparable(on_tasks: OnTasks) -> dict[str, Sequence[Variant]]:
@@ -94,7 +98,7 @@ def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> T
         command("command", "command"),
     ]
     rows = sorted(members, key=lambda variant: natural(names[variant]))
-    return Table(name, f"{caption}. {UPPER}; lower value: the paper's", columns, rows)
+    return Table(name, f"{caption}. {UPPER}, and the lower value is the paper's", columns, rows)
 
 
 def _metric_columns(metric: str) -> list[Column]:
@@ -178,10 +182,8 @@ def _nearest_on_task(members: Sequence[Variant]) -> list[str]:
     ranked = _rank(_shared_choices(members))
     if not ranked:
         return []
-    names = ", then ".join(
-        f"`{choice}` (off by a factor of {factor:.2f})" for choice, factor in ranked
-    )
-    ranking = "ranked by how close their regret is to the paper's of DDPG and SAC"
+    names = ", then ".join(f"`{choice}` (factor {factor:.2f})" for choice, factor in ranked)
+    ranking = "from the closest to the farthest from the paper's regret of DDPG and SAC"
     return [f"Settings on {title}, {ranking}: {names}."]
 
 
@@ -194,7 +196,7 @@ def _nearest_in_brief(members: Sequence[Variant]) -> str:
     if not ranked:
         return ""
     choice, factor = ranked[0]
-    return f"`{choice}` (a factor of {factor:.2f}) on {title}"
+    return f"`{choice}` (factor {factor:.2f}) on {title}"
 
 
 def _unfinished_baselines(members: Sequence[Variant]) -> list[Variant]:
@@ -229,17 +231,13 @@ def nearest_over_tasks(on_tasks: OnTasks) -> list[str]:
         found = _found_on_all_tasks(row, on_tasks)
         names = []
         for choice, factor in _rank_over_tasks(found):
-            updates = " and ".join(
-                str(nearest.updates_per_step) for nearest in found[choice].values()
-            )
-            names.append(
-                f"`{choice}` (off by a factor of {factor:.2f}; updates per step {updates})"
-            )
+            updates = ", ".join(str(nearest.updates_per_step) for nearest in found[choice].values())
+            names.append(f"`{choice}` (factor {factor:.2f}; {updates})")
         if names:
-            tasks = " and ".join(next(iter(found.values())))
+            tasks = ", ".join(next(iter(found.values())))
             sentences.append(
-                f"Settings of {algorithm}, ranked by how close their regret is to the paper's on "
-                f"{tasks}: {', then '.join(names)}."
+                f"Settings of {algorithm}, from the closest to the farthest from the paper's "
+                f"regret, each with its best updates per step on {tasks}: {', then '.join(names)}."
             )
     return sentences
 
@@ -248,7 +246,7 @@ def _nearest_over_tasks_in_brief(on_tasks: OnTasks) -> list[str]:
     """Return phrases with the closest choice of each baseline that has one."""
     ranked = [_rank_over_tasks(_found_on_all_tasks(row, on_tasks)) for row in ALGORITHMS]
     nearest = [choices[0] for choices in ranked if choices]
-    return [f"`{choice}` (a factor of {factor:.2f})" for choice, factor in nearest]
+    return [f"`{choice}` (factor {factor:.2f})" for choice, factor in nearest]
 
 
 def _rank_over_tasks(found: Mapping[str, Mapping[str, Nearest]]) -> list[tuple[str, float]]:

@@ -71,7 +71,9 @@ class CostUntilSolved:
                 for task, (seconds, algo) in self._soonest(machine).items()
             ]
             if on_tasks:
-                sentences.append(f"Fastest on {machine.title}: {', '.join(on_tasks)}.")
+                sentences.append(
+                    f"The fastest algorithm on {machine.title}: {', '.join(on_tasks)}."
+                )
         return " ".join(sentences)
 
     def _soonest(self, machine: Machine) -> dict[str, tuple[float, str]]:

@@ -106,7 +106,7 @@ def _against(
     rows = dict(zip(known, compared, strict=True))
     tests = [_test(name, rows.get(name), own, metric) for name in others]
     if any(test.text != NO_DATA for test in tests):
-        shown_in = ", thousands" if metric == "regret" else ""
+        shown_in = " in thousands" if metric == "regret" else ""
         measure = f"Δ {METRICS[metric].title}"
         yield JudgedClaim(study, claim, TASKS[own.task.name], measure, tests, shown_in)
 

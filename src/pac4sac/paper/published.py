@@ -174,20 +174,22 @@ def _table(rows: Sequence[PublishedReturn]) -> Table:
         data("verdict", "reason", get=attrgetter("judged.verdict", "judged.reason")),
         command(lambda row: row.variant.command if row.values else "", "command"),
     ]
-    caption = f"Mean ± std of evaluations, ours and published ({NUMBERS['source']})"
+    caption = (
+        f"Mean ± std of evaluation returns of our runs and of published runs ({NUMBERS['source']})"
+    )
     return Table(PUBLISHED, caption, columns, rows)
 
 
 def _in_short(rows: Sequence[PublishedReturn], trained: Sequence[PublishedReturn]) -> str:
     """Return a sentence with the verdicts and one with the numbers."""
-    text = f"Of {len(rows)} published returns, {len(trained)} have runs of ours"
+    text = f"We have runs for {len(trained)} of the {len(rows)} published returns"
     if not trained:
         return f"{text}."
-    text += f": {tally(row.judged.verdict for row in trained)}."
+    text += f". The verdicts: {tally(row.judged.verdict for row in trained)}."
     name_of = attrgetter("short_name" if len({row.steps for row in trained}) == 1 else "name")
     numbers = []
     for row in trained:
         if row.summary:
             means = f"{row.summary.mean:,.0f} vs {row.published.mean:,.0f}"
             numbers.append(f"{name_of(row)}: {means} ({row.judged.verdict})")
-    return f"{text} Ours vs published: {'; '.join(numbers)}." if numbers else text
+    return f"{text} Our mean vs the published mean: {'; '.join(numbers)}." if numbers else text

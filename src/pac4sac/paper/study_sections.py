@@ -93,7 +93,7 @@ def _study_on_task(context: PaperContext, kind: str, title: str) -> list[Block]:
     heading = f"{STUDY_TITLES[kind]} on {title}"
     picture = ranking_picture(context, name, heading.replace("`", ""), compared)
     return [
-        f"On {title}, compared with `{baseline.label}`: {tally(compared)}.",
+        f"Variants on {title} compared with `{baseline.label}`: {tally(compared)}.",
         *([picture] if picture else []),
         comparison_table(name, heading, compared, baseline.task),
         *mixtures([row.variant for row in compared]),
@@ -122,9 +122,9 @@ def _preset_in_short(compared: Sequence[ComparedCell]) -> str:
     """Return a sentence with the number of cells in which the preset is better, and the others."""
     others = [cell for cell in compared if cell.judged.verdict != BETTER]
     names = [
-        f"on {TASKS[cell.task]} by {ALL_METRICS[cell.metric].title} ({cell.judged.verdict})"
+        f"{ALL_METRICS[cell.metric].title} on {TASKS[cell.task]} ({cell.judged.verdict})"
         for cell in others
     ]
     counts = f"{len(compared) - len(others)} of {len(compared)} cells"
     better = f"The preset is better than the paper's PAC4SAC in {counts}"
-    return f"{better}. The others: {', '.join(names)}." if names else f"{better}."
+    return f"{better}. The other cells: {', '.join(names)}." if names else f"{better}."

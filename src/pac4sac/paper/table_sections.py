@@ -33,7 +33,7 @@ from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import Estimate, Summary, interquartile_mean, median, summarise
 
 METRICS = {"regret": ("regret, k", 1000.0), "episodes": ("episodes", 1.0)}  # title, scale
-UPPER = "Regret in thousands and episodes until solved, mean ± std. Upper value: ours"
+UPPER = "Regret in thousands and episodes until solved, as mean ± std. The upper value is ours"
 LONG_TITLES = {"regret": "regret, thousands", "episodes": "episodes until solved"}
 
 
@@ -125,7 +125,7 @@ def table_section(table: PaperTable) -> Section:
     """Return the section on a table of the paper."""
     blocks, compared = compared_blocks(table)
     summary = (
-        f"Of {len(compared)} cells that the paper reports: "
+        f"Verdicts on the {len(compared)} cells that have a number in the paper: "
         f"{tally(cell.judged.verdict for cell in compared)}."
     )
     return Section(table.name, table.title, [summary, *blocks])
@@ -159,7 +159,11 @@ def compared_blocks(table: PaperTable) -> tuple[list[Block], list[ComparedCell]]
 def _not_comparable(compared: Sequence[ComparedCell]) -> list[Block]:
     """Return the reasons why cells are not comparable; empty if all are."""
     reasons = {cell.judged.reason for cell in compared if cell.judged.verdict == NOT_COMPARABLE}
-    return [[f"Not comparable: {reason}." for reason in sorted(reasons)]] if reasons else []
+    return (
+        [[f"Some cells are not comparable: {reason}." for reason in sorted(reasons)]]
+        if reasons
+        else []
+    )
 
 
 def _not_trained(table: PaperTable, trained: Sequence[str]) -> list[Block]:
@@ -169,7 +173,7 @@ def _not_trained(table: PaperTable, trained: Sequence[str]) -> list[Block]:
         return []
     names = ", ".join(TASKS[task] for task in absent)
     resume = f"`pac4sac study run {table.name} --tasks {','.join(absent)}`"
-    return [f"Not trained yet: {names}. Train them: {resume}."]
+    return [f"These tasks have no runs yet: {names}. To train them, run {resume}."]
 
 
 def _is_trained(table: PaperTable, task: str) -> bool:
@@ -179,7 +183,8 @@ def _is_trained(table: PaperTable, task: str) -> bool:
 def _caption(table: PaperTable) -> str:
     counts = [len(variant.outcomes) for variant in table.variants.values()]
     seeds = " to ".join(str(n) for n in dict.fromkeys((min(counts), max(counts))))
-    return f"{table.title}. {UPPER} ({seeds} seeds); lower value: the paper's ({SEEDS})"
+    ours = f"{UPPER} ({seeds} seeds)"
+    return f"{table.title}. {ours}, and the lower value is the paper's ({SEEDS} seeds)"
 
 
 def _details(table: PaperTable, compared: Sequence[ComparedCell]) -> Table:
@@ -243,8 +248,8 @@ def shooting_section(variants: Mapping[int, Variant]) -> Section | None:
         columns.append(Column("ours [95%]", partial(ours, metric), group=f"median {title}"))
     columns += [Column("Runs", runs), command(repeat)]
     caption = (
-        "Cartpole Swingup by the number of candidate actions S. The paper's medians were read off "
-        "its figure"
+        "Regret and episodes on Cartpole Swingup for each number of candidate actions S. The "
+        "paper's medians were read from its figure"
     )
     picture = Picture("shooting", caption, partial(shooting_figure, variants))
     table = Table("shooting", "Medians by S", columns, sorted({*variants, *MEDIANS["regret"]}))
@@ -263,7 +268,7 @@ def shooting_figure(variants: Mapping[int, Variant]) -> Figure:
         panel.plot(
             list(known), list(known.values()), "D", color=INK, markersize=4, label="paper's median"
         )
-        ours = "our seeds, with the median"
+        ours = "our seeds and their median"
         panel.plot([], [], "s-", color=KNOWN["pac4sac"].colour, fillstyle="none", label=ours)
         finish_panel(panel, "S, candidate actions per step", title)
         panel.set_xticks(range(len(shots)), [str(s) for s in shots])

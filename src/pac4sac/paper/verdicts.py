@@ -31,7 +31,7 @@ REASONS = {
     REPRODUCED: f"equivalent within {MARGIN_TEXT}",
     UNDECIDED: f"neither different nor equivalent within {MARGIN_TEXT}",
 }
-ONE_RUN = "one complete run gives no interval"
+ONE_RUN = "there is no interval with only one complete run"
 NO_SPREAD = "neither side has a spread, so there is no interval"
 CONFIDENCES = (CONFIDENCE, EQUIVALENCE)  # of the two intervals that judge a difference
 
@@ -129,13 +129,13 @@ def compare_solved(solved: int, n: int) -> Verdict:
     """Judge against a cell at E_max ± 0, where no run of the paper was solved.
 
     Its spread is 0, so numbers of solved runs are compared instead of means."""
-    counts = f"{solved} of our {n} runs solved, none of the paper's {SEEDS}"
+    counts = f"{solved} of our {n} runs solved the task, and none of the paper's {SEEDS}"
     if solved:
         p = statistics.fisher((solved, n), (0, SEEDS))
         verdict = BETTER if p < SIGNIFICANT else UNDECIDED
         return Verdict(verdict, f"{counts}; Fisher's exact test, {p_text(p)}")
     if n < SEEDS:
-        return Verdict(UNDECIDED, f"{counts}, but ours are fewer")
+        return Verdict(UNDECIDED, f"{counts}, but we have fewer runs")
     return Verdict(REPRODUCED, counts)
 
 
@@ -162,9 +162,9 @@ def _judge(
     lies = "the 95% CI of the difference is"
     reasons = REASONS | {above: f"{lies} above zero", below: f"{lies} below zero"}
     low, high = (decimals(100 * end / abs(paper), 0) for end in (narrow.low, narrow.high))
-    reason = f"{reasons[verdict]}; 90% CI {low} to {high}% of {whose}"
+    reason = f"{reasons[verdict]}; the 90% CI is {low} to {high}% of {whose}"
     if is_capped:
-        reason += "; no run of ours was solved"
+        reason += "; none of our runs solved the task"
     return Verdict(verdict, reason, wide.low, wide.high)
 
 

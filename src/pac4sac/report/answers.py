@@ -74,7 +74,11 @@ def _best_and_baseline(rows: Sequence[Compared]) -> str:
     if baseline is None or not ranked:
         return ""
     first, *others = ranked
-    rest = f" Others against {baseline.style.name}: {_verdicts_in_words(others)}." if others else ""
+    rest = (
+        f" Other variants compared with {baseline.style.name}: {_verdicts_in_words(others)}."
+        if others
+        else ""
+    )
     return effect_sentence(first) + rest
 
 
@@ -93,10 +97,10 @@ def _without_comparison(by_metric: Sequence[Sequence[Compared]]) -> tuple[str, s
     """Return a sentence with the known means and a verdict, for a task without a comparison."""
     rows = by_metric[-1]
     numbers = [text for each in by_metric if (text := _known_numbers(each))]
-    start = " ".join(numbers) or "There is no result yet."
+    start = " ".join(numbers) or "There are no results yet."
     if any(row.variant.in_progress for row in rows):
         return f"{start} Runs are in progress.", UNFINISHED
-    return f"{start} There is nothing to compare with.", ""
+    return f"{start} There is no other variant to compare with.", ""
 
 
 def _known_numbers(rows: Sequence[Compared]) -> str:
@@ -130,14 +134,14 @@ def effect_sentence(row: Compared) -> str:
     if row.verdict == UNTESTED:
         start = f"The difference in {metric.title} between {ours} and {theirs} {where} was not"
         return f"{start} tested ({numbers}): {_why_untested(row)}."
-    return f"{ours} against {theirs} {where}, by {metric.title}: {row.verdict} ({numbers})."
+    return f"{ours} compared with {theirs} {where} by {metric.title}: {row.verdict} ({numbers})."
 
 
 def _why_untested(row: Compared) -> str:
     theirs = row.quantity.values(row.baseline) if row.baseline else []
     if min(len(row.values), len(theirs)) < 2:
-        return "a test needs at least two seeds of each"
-    return "the seeds of each have the same result"
+        return "a test needs at least two seeds on each side"
+    return "all seeds of each side have the same result"
 
 
 def _numbers_of_effect(row: Compared) -> str:
@@ -157,7 +161,7 @@ def answer_on_tasks(on_tasks: Sequence[Sequence[Compared]], question: str) -> An
         task, baseline = rows[0].variant.task.title, rows[0].baseline
         if baseline:
             verdicts = _verdicts_in_words([row for row in rows if row.difference])
-            sentences.append(f"On {task}, against {baseline.style.name}: {verdicts}.")
+            sentences.append(f"On {task}, compared with {baseline.style.name}: {verdicts}.")
     section = f"task-{file_name(on_tasks[0][0].variant.task.title)}"
     return Answer(question, " ".join(sentences), section=section)
 
@@ -234,8 +238,8 @@ def unfinished(context: Context) -> str:
     parts = [f"{n} {state}" for state, n in incomplete_runs(context).items()]
     if missing := context.collection.missing:
         lacking = Counter(study for run in missing for study in run.studies or ["an experiment"])
-        named = ", ".join(f"{study} {n}" for study, n in sorted(lacking.items()))
-        parts.append(f"{len(missing)} planned but not started ({named})")
+        named = ", ".join(f"{study}: {n}" for study, n in sorted(lacking.items()))
+        parts.append(f"{len(missing)} not started ({named})")
     if not parts:
         return ""
     return f"Runs without a result: {', '.join(parts)}."
@@ -266,8 +270,8 @@ def verdict_grid(on_tasks: OnTasks) -> Table:
     ]
     units = dict.fromkeys(unit_of(rows[0]) for rows in on_tasks.values())
     caption = (
-        f"Difference from the baseline in {' or '.join(units)}, with 95% CI; "
-        "for the baseline its mean ± std"
+        f"Differences from the baseline in {' or '.join(units)}, with 95% CIs. "
+        "The row of the baseline shows its mean ± std"
     )
     return Table("verdicts", caption, columns, list(named))
 
@@ -300,7 +304,7 @@ def ranking_picture(
     if most is not None:
         first = list(ranked)[:most]
         ranked = {label: iqm for label, iqm in ranked.items() if label in (*first, baseline)}
-    caption = f"{task.title}: interquartile mean with bootstrap 95% CI, best on top"
+    caption = f"{task.title}: interquartile means with bootstrap 95% CIs, best variant on top"
     draw = partial(
         ranking_figure,
         title,

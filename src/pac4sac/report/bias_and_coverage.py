@@ -247,7 +247,7 @@ def _critics_in_words(title: str, variants: Sequence[Variant]) -> str:
     for shooting, members in by_shooting.items():
         verdicts = [(critic_verdict(variant), f"`{variant.label}`") for variant in members]
         if verdicts:
-            start = f"On {title} at the end of training, {shooting} shooting"
+            start = f"Verdicts on {title} at the end of training, {shooting} shooting"
             sentences.append(f"{start}: {in_words(verdicts, CRITICS)}.")
     return " ".join(sentences)
 
@@ -298,11 +298,11 @@ def coverage_section(context: Context, choose: Choose | None = None) -> Section 
             rows = {row.variant: row for row in compare_coverage(name, variants, baseline)}
             columns += _coverage_columns(name, quantity, rows)
             verdicts = [(row.verdict, f"`{variant.label}`") for variant, row in rows.items()]
-            told_apart = in_words(verdicts, WIDTHS) or "nothing to compare"
-            sentences.append(f"By {quantity}: {told_apart}.")
+            told_apart = in_words(verdicts, WIDTHS) or "no comparison"
+            sentences.append(f"Verdicts by {quantity}: {told_apart}.")
         if baseline is None:
             return [], columns
-        against = f"On {title} at the end of training, compared with `{baseline.label}`."
+        against = f"The baseline on {title} is `{baseline.label}`, compared at the end of training."
         return [" ".join([against, *sentences])], columns
 
     return COVERAGE.compose(context, about, coverage_figure)

@@ -93,7 +93,7 @@ def _broken_table(broken: Iterable[tuple[Variant, Outcome]]) -> Table:
         names = (outcome.run.place, variant.task.title, variant.label, run.seed, run.status)
         rows.append((*names, outcome.state, len(run.episodes), run.status_detail or ""))
     columns = numbered(titles, ("Seed", "Episodes"))
-    return Table("unfinished-runs", "Diverged, failed and unfinished runs", columns, rows)
+    return Table("unfinished-runs", "Runs that diverged, failed or are unfinished", columns, rows)
 
 
 def _missing_table(collection: Collection) -> Table:
@@ -106,7 +106,7 @@ def _missing_table(collection: Collection) -> Table:
         rows.append((task, label, seeds, len(runs), ", ".join(studies), resume))
     columns = numbered(("Task", "Variant", "Seeds", "Runs", "Studies"), ("Seeds", "Runs"))
     columns.append(command(itemgetter(5), title="Train with"))
-    return Table("missing-runs", "Expected runs that have not started", columns, rows)
+    return Table("missing-runs", "Planned runs that have not started", columns, rows)
 
 
 def _resume_command(collection: Collection, run: MissingRun, seeds: str) -> str:
@@ -126,7 +126,7 @@ def left_out(collection: Collection) -> list[str]:
     ]
     if damaged:
         shown = "; ".join(sorted(damaged))
-        notes.append(f"Only complete lines were read of damaged logs: {shown}.")
+        notes.append(f"From these damaged logs, only complete lines were read: {shown}.")
     return notes
 
 
@@ -142,9 +142,9 @@ def method_section(further: Sequence[str] = ()) -> Section:
 def provenance_section(context: Context) -> Section:
     """Return the section on dates, studies, versions, machines and settings."""
     collection, variants = context.collection, context.all_variants
-    blocks: list[Block] = [f"Dates of training: {_date_range(collection.dates)}."]
+    blocks: list[Block] = [_dates_in_words(collection.dates)]
     if collection.studies:
-        blocks.append([f"Study `{s.name}` in `{s.place}`: {s.title}" for s in collection.studies])
+        blocks.append([f"Study `{s.name}` (`{s.place}`). {s.title}" for s in collection.studies])
     if rows := _versions_and_machines(collection):
         columns = numbered(("What", "Value", "Runs"), ("Runs",))
         blocks.append(Table("versions", "Versions and machines of the runs", columns, rows))
@@ -153,10 +153,11 @@ def provenance_section(context: Context) -> Section:
     return Section("provenance", "Provenance", blocks)
 
 
-def _date_range(dates: Sequence[str]) -> str:
+def _dates_in_words(dates: Sequence[str]) -> str:
     if not dates:
-        return "not recorded in these folders"
-    return f"{dates[0]} to {dates[-1]}" if len(dates) > 1 else dates[0]
+        return "The folders do not record when the runs were trained."
+    when = f"between {dates[0]} and {dates[-1]}" if len(dates) > 1 else f"on {dates[0]}"
+    return f"The runs were trained {when}."
 
 
 def _versions_and_machines(collection: Collection) -> list[tuple[str, str, int]]:
@@ -212,7 +213,7 @@ def _settings_table(variants: Sequence[Variant]) -> Table:
     ]
     return Table(
         "settings",
-        "Settings of every variant (all values are in the CSV)",
+        "Settings that differ from the defaults, by variant (the CSV has all settings)",
         columns,
         variants,
         folded=True,
@@ -244,10 +245,16 @@ def _mixture(task: str, variants: Iterable[Variant]) -> str:
     exceptions = []
     for way in rare:
         labels = dict.fromkeys(f"`{variant.label}`" for variant, _ in ways[way])
-        exceptions.append(f"{', '.join(labels)} {way}")
+        exceptions.append(f"{', '.join(labels)} {_used(way)}")
     named = "; ".join(exceptions)
-    differ = "differ or are not recorded" if NOT_RECORDED in ways else "differ"
-    return f"Devices and precisions on {task} {differ}: {named}; all others {usual}."
+    differ = "differ in precision and device"
+    if NOT_RECORDED in ways:
+        differ += ", or did not record them"
+    return f"Runs on {task} {differ}: {named}; all others {_used(usual)}."
+
+
+def _used(way: str) -> str:
+    return "have no record" if way == NOT_RECORDED else f"used {way}"
 
 
 def _precision_and_device(of_variant: tuple[Variant, RunRecord]) -> str:

@@ -32,7 +32,7 @@ OnTasks = Mapping[str, Sequence[Variant]]  # title of a task -> variants
 Factors = Mapping[str, float]  # title of a task -> factor of a variant
 Row = tuple[str, Factors]  # (label of a variant, its factors)
 T = TypeVar("T")
-NOTHING_COMPLETE = "No setting has complete runs yet."
+NOTHING_COMPLETE = "There are no complete runs of any setting yet."
 
 
 def chosen_by(context: Context, study: FoundStudy) -> dict[str, list[Variant]]:
@@ -83,11 +83,11 @@ def chosen_answer(on_tasks: OnTasks) -> str:
             f"`{label}` ({geometric_mean(factors):.2f})" for label, factors in ranked.items()
         ]
         return (
-            f"Lowest regret over {len(on_tasks)} tasks (geometric mean of regret ÷ lowest regret "
-            f"of the task): {', then '.join(ranking[:2])}."
+            f"Settings with the lowest regret over {len(on_tasks)} tasks (geometric mean of regret "
+            f"÷ lowest regret of the task): {', then '.join(ranking[:2])}."
         )
     best = [text for members in on_tasks.values() if (text := _best_on_task(members))]
-    return f"Best among complete settings: {'; '.join(best)}." if best else NOTHING_COMPLETE
+    return f"The best settings with complete runs: {'; '.join(best)}." if best else NOTHING_COMPLETE
 
 
 def _best_on_task(members: Sequence[Variant]) -> str:
@@ -185,7 +185,7 @@ def _regret_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
     compared = over_the_baseline(on_tasks, label) if study.baseline else {}
     if not compared:
         mean = Column("geometric mean", lambda row: geometric_mean(row[1]), "times", digits=2)
-        caption = "regret ÷ lowest regret of the task"
+        caption = "Regret ÷ lowest regret of the task"
         return [_table(study, "over-tasks", caption, on_tasks, rows, mean)]
     scaled: dict[str, Factors] = {}
     for other, factors in rows.items():
@@ -201,7 +201,7 @@ def _regret_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
         Column("geometric mean [95%]", times, with_ends("times"), digits=2),
         Column("p (Holm)", p, "p", show=p_value),
     ]
-    caption = f"regret ÷ regret of {study.baseline}"
+    caption = f"Regret ÷ regret of {study.baseline}"
     return [_table(study, "over-tasks", caption, on_tasks, scaled, *columns)]
 
 
@@ -248,14 +248,19 @@ def _deviation_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
         Column(
             "geometric mean", lambda row: geometric_mean(row[1]), "error_by_deviation", digits=2
         ),
-        Column("off by a factor of", lambda row: typical_factor(row[1]), "off_by", digits=2),
+        Column(
+            "typical factor between error and std",
+            lambda row: typical_factor(row[1]),
+            "off_by",
+            digits=2,
+        ),
         Column(
             "ratio of root mean squares", of_root_mean_squares, "of_root_mean_squares", digits=2
         ),
         Column("covered by ± 2 std", partial(mean, "covered"), "covered", digits=2),
         Column("rank correlation", partial(mean, "rank"), "rank", digits=2),
     ]
-    caption = "error ÷ std at the end of training"
+    caption = "Error ÷ std at the end of training"
     return [_table(study, "deviations", caption, on_tasks, rows, *columns)]
 
 
@@ -281,5 +286,5 @@ def _table(
         ),
     ]
     return Table(
-        file_name(f"{study.name}-{name}"), f"{study.title}: {caption}", columns, [*rows.items()]
+        file_name(f"{study.name}-{name}"), f"{study.title}. {caption}", columns, [*rows.items()]
     )

@@ -97,7 +97,7 @@ def plain_name(label: str) -> str:
     """Return the display name of an algorithm with its settings; other labels are returned
     unchanged.
 
-    For `sac-alpha=0.1` it is `SAC, α = 0.1`.
+    For `sac-alpha=0.1` it is `SAC with α = 0.1`.
     """
     if label in NAMES:
         return NAMES[label]
@@ -106,13 +106,19 @@ def plain_name(label: str) -> str:
             rf"{re.escape(known)}((?:(?:-|, )\w+=.+?)*)( \(.*\))?", label, re.DOTALL
         )
         if settings:
-            return NAMES[known] + _settings(settings[1]) + (settings[2] or "")
+            return _with_settings(NAMES[known], settings[1]) + (settings[2] or "")
     return label
 
 
-def _settings(text: str) -> str:
+def _with_settings(name: str, text: str) -> str:
+    """Return the name followed by its settings, as in "SAC with α = 0.1 and S = 500"."""
     parts = [part.partition("=") for part in re.split(r"(?:-|, )(?=\w+=)", text)[1:]]
-    return "".join(f", {_FILE['settings'].get(name, name)} = {value}" for name, _, value in parts)
+    settings = [f"{_FILE['settings'].get(name, name)} = {value}" for name, _, value in parts]
+    if not settings:
+        return name
+    first, *others = settings
+    joint = "and" if " with " in name else "with"
+    return " ".join([f"{name} {joint} {first}", *(f"and {other}" for other in others)])
 
 
 def series() -> str:

@@ -61,7 +61,7 @@ def uncertainty_answer(context: Context) -> str:
     errors."""
     sentences = [_nearest_and_farthest(context, title) for title in context.variants]
     known = [sentence for sentence in sentences if sentence]
-    return " ".join(known) or "No complete run answers this yet."
+    return " ".join(known) or "No complete run answers this question yet."
 
 
 def _nearest_and_farthest(context: Context, title: str) -> str:
@@ -71,8 +71,8 @@ def _nearest_and_farthest(context: Context, title: str) -> str:
         return ""
     ranked = sorted(known, key=lambda variant: abs(math.log(known[variant].value)))
     ends = dict.fromkeys([ranked[0], ranked[-1]])
-    parts = [f"{in_digits(known[v])} times the std of {v.style.name}" for v in ends]
-    return f"On {title} errors are {' and '.join(parts)}."
+    parts = [f"{in_digits(known[v])} for {v.style.name}" for v in ends]
+    return f"On {title}, error ÷ std is {' and '.join(parts)}."
 
 
 def uncertainty_section(context: Context) -> Section | None:
@@ -100,7 +100,7 @@ def uncertainty_section(context: Context) -> Section | None:
 
     def about(title: str, variants: Sequence[Variant]) -> tuple[list[str], list[Column]]:
         verdicts = [(verdict(variant), f"`{variant.label}`") for variant in variants]
-        text = f"On {title} at the end of training: {in_words(verdicts, VERDICTS)}."
+        text = f"The std on {title} at the end of training: {in_words(verdicts, VERDICTS)}."
         return [text], columns
 
     return OFFERED.compose(context, about, figure)
@@ -109,7 +109,7 @@ def uncertainty_section(context: Context) -> Section | None:
 def figure(variants: Sequence[Variant]) -> Figure:
     """Draw error ÷ std and the fraction of returns within two std."""
     drawn = OFFERED.figure(
-        variants, {"ratio": "error ÷ std (1 is right)", "covered": "covered by ± 2 std"}
+        variants, {"ratio": "error ÷ std (ideal: 1)", "covered": "covered by ± 2 std"}
     )
     left, right = drawn.axes
     left.set_yscale("log")
