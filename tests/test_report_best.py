@@ -155,7 +155,7 @@ class TestAgainstItsControls:
             "sac-auto+shooting-u4": "better",
         }
         verdicts_in_words = (
-            "Variants on cartpole-swingup compared with `pac4sac-best`: better (sac-auto+shooting-u4), "
+            "Verdicts on cartpole-swingup relative to `pac4sac-best`: better (sac-auto+shooting-u4), "
             "worse (pac4sac, sac-auto), no significant difference (sac+shooting)."
         )
         assert verdicts_in_words in sentences_of(section)

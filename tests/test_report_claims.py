@@ -146,7 +146,11 @@ class TestClaims:
         self.write(tmp_path, "sac", 600.0, "sac+shooting", shots=500)
         judged = self.judged(tmp_path)
         assert judged == {
-            ("The gain comes from the critic", "Cartpole Swingup", "SAC + shooting"): "contradicted",
+            (
+                "The gain comes from the critic",
+                "Cartpole Swingup",
+                "SAC + shooting",
+            ): "contradicted",
             (
                 "The gain comes from the critic",
                 "Cartpole Swingup",
@@ -315,8 +319,8 @@ class TestCalibration:
         told = [block for block in section.blocks[1:] if isinstance(block, str)]
         (ranked,) = (text for text in told if text.startswith("Settings of SAC"))
         assert "cartpole-swingup, ant: " in ranked
-        assert "`sac-alpha=0.1` (factor 1.21; 2, 1)" in ranked
-        assert "`sac-alpha=0.2` (factor 2.00; 1, 2)" in ranked
+        assert "`sac-alpha=0.1` (factor 1.21 with updates per step 2, 1)" in ranked
+        assert "`sac-alpha=0.2` (factor 2.00 with updates per step 1, 2)" in ranked
         assert ranked.index("alpha=0.1") < ranked.index("alpha=0.2")
         assert "The settings on ant are not ranked, because runs of `sac` are unfinished." in told
         tables = {block.name: block for block in section.blocks if isinstance(block, Table)}
@@ -337,7 +341,9 @@ class TestCalibration:
         section = calibration_section(read_context([tmp_path]))
         assert section is not None
         (told,) = [block for block in section.blocks if str(block).startswith("Settings of OAC")]
-        assert told.endswith("`oac-lab` (factor 1.10; 4), then `oac` (factor 1.50; 4).")
+        assert told.endswith(
+            "`oac-lab` (factor 1.10 with updates per step 4), then `oac` (factor 1.50 with updates per step 4)."
+        )
 
     def test_runs_of_a_search_have_a_section_and_are_not_results(self, tmp_path: Path) -> None:
         for seed in (1000, 1001):

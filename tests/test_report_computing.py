@@ -30,7 +30,7 @@ class TestHowRunsWereComputed:
         write_run(tmp_path / "in", task("cartpole-swingup"), "ddpg", 0)
         text = write_report([tmp_path / "in"], tmp_path / "out").page.with_suffix(".md").read_text()
         assert (
-            "`ddpg` have no record; `oac` used float32 on cpu; all others used tf32 on cuda."
+            "`ddpg` did not record them; `oac` used float32 on cpu; all others used tf32 on cuda."
             in text
         )
         rows = rows_of(tmp_path / "out/tables/computing.csv")
@@ -47,7 +47,7 @@ class TestHowRunsWereComputed:
         for algo in ("pac4sac", "sac"):
             write_run(tmp_path / "in", task("cartpole-swingup"), algo, 0, computed=GPU)
         text = write_report([tmp_path / "in"], tmp_path / "out").page.with_suffix(".md").read_text()
-        assert "differ in precision" not in text
+        assert "Precision and device" not in text
 
     def test_is_part_of_the_command_that_repeats_them(self, tmp_path: Path) -> None:
         write_run(tmp_path, task("cartpole-swingup"), "sac", 0, computed=GPU)

@@ -232,12 +232,12 @@ def nearest_over_tasks(on_tasks: OnTasks) -> list[str]:
         names = []
         for choice, factor in _rank_over_tasks(found):
             updates = ", ".join(str(nearest.updates_per_step) for nearest in found[choice].values())
-            names.append(f"`{choice}` (factor {factor:.2f}; {updates})")
+            names.append(f"`{choice}` (factor {factor:.2f} with updates per step {updates})")
         if names:
             tasks = ", ".join(next(iter(found.values())))
             sentences.append(
                 f"Settings of {algorithm}, from the closest to the farthest from the paper's "
-                f"regret, each with its best updates per step on {tasks}: {', then '.join(names)}."
+                f"regret, on {tasks}: {', then '.join(names)}."
             )
     return sentences
 

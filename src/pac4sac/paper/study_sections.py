@@ -93,7 +93,7 @@ def _study_on_task(context: PaperContext, kind: str, title: str) -> list[Block]:
     heading = f"{STUDY_TITLES[kind]} on {title}"
     picture = ranking_picture(context, name, heading.replace("`", ""), compared)
     return [
-        f"Variants on {title} compared with `{baseline.label}`: {tally(compared)}.",
+        f"Verdicts on {title} relative to `{baseline.label}`: {tally(compared)}.",
         *([picture] if picture else []),
         comparison_table(name, heading, compared, baseline.task),
         *mixtures([row.variant for row in compared]),

@@ -33,7 +33,10 @@ from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import Estimate, Summary, interquartile_mean, median, summarise
 
 METRICS = {"regret": ("regret, k", 1000.0), "episodes": ("episodes", 1.0)}  # title, scale
-UPPER = "Regret in thousands and episodes until solved, as mean ± std. The upper value is ours"
+UPPER = (
+    "Regret in thousands and episodes until solved, as mean ± std. "
+    "In each cell, the upper value is ours"
+)
 LONG_TITLES = {"regret": "regret, thousands", "episodes": "episodes until solved"}
 
 

@@ -29,7 +29,7 @@ MARGIN = 0.15
 MARGIN_TEXT = f"{100 * MARGIN:.0f}%"
 REASONS = {
     REPRODUCED: f"equivalent within {MARGIN_TEXT}",
-    UNDECIDED: f"neither different nor equivalent within {MARGIN_TEXT}",
+    UNDECIDED: f"the difference is neither significant nor shown to be within {MARGIN_TEXT}",
 }
 ONE_RUN = "there is no interval with only one complete run"
 NO_SPREAD = "neither side has a spread, so there is no interval"

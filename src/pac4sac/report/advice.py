@@ -57,7 +57,7 @@ def _advice_by_metric(rows: Sequence[Compared]) -> str:
     if all(len(row.values) == 1 for row in tested):
         return str(texts["one_seed"])
     needed = [
-        f"{row.variant.style.name} {_counted(seeds)}"
+        f"{_counted(seeds)} for {row.variant.style.name}"
         for row in tested
         if row.verdict == NO_DIFFERENCE and (seeds := _seeds_of(row, len(tested))) is not None
     ]

@@ -247,14 +247,14 @@ def _mixture(task: str, variants: Iterable[Variant]) -> str:
         labels = dict.fromkeys(f"`{variant.label}`" for variant, _ in ways[way])
         exceptions.append(f"{', '.join(labels)} {_used(way)}")
     named = "; ".join(exceptions)
-    differ = "differ in precision and device"
-    if NOT_RECORDED in ways:
-        differ += ", or did not record them"
-    return f"Runs on {task} {differ}: {named}; all others {_used(usual)}."
+    return (
+        f"Precision and device are not the same for all runs on {task}: {named}; "
+        f"all others {_used(usual)}."
+    )
 
 
 def _used(way: str) -> str:
-    return "have no record" if way == NOT_RECORDED else f"used {way}"
+    return "did not record them" if way == NOT_RECORDED else f"used {way}"
 
 
 def _precision_and_device(of_variant: tuple[Variant, RunRecord]) -> str:

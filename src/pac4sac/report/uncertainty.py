@@ -100,8 +100,8 @@ def uncertainty_section(context: Context) -> Section | None:
 
     def about(title: str, variants: Sequence[Variant]) -> tuple[list[str], list[Column]]:
         verdicts = [(verdict(variant), f"`{variant.label}`") for variant in variants]
-        text = f"The std on {title} at the end of training: {in_words(verdicts, VERDICTS)}."
-        return [text], columns
+        start = f"Verdicts on the std of critics on {title} at the end of training"
+        return [f"{start}: {in_words(verdicts, VERDICTS)}."], columns
 
     return OFFERED.compose(context, about, figure)
 
