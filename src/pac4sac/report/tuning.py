@@ -63,14 +63,15 @@ def about_search(about: Search) -> list[str]:
     """Return sentences on the trials, the best settings, and their result with fresh seeds."""
     states = Counter(trial["state"] for trial in about["trials"])
     counts = ", ".join(f"{n} {state}" for state, n in states.items())
-    sentences = [f"{len(about['trials'])} trials of {len(about['seeds'])} seeds each: {counts}."]
+    trials, seeds = len(about["trials"]), len(about["seeds"])
+    sentences = [f"The search ran {trials} trials of {seeds} seeds each: {counts}."]
     winner = about.get("winner")
     if winner is None:
         return [*sentences, "No trial has a result yet."]
     settings = ", ".join(f"{name} = {_short(x)}" for name, x in winner["settings"].items())
     estimate = mean_score(winner["scores"])
     sentences.append(
-        f"Best: trial {winner['number']} with {settings}. Its {unit(about)} in the search is "
+        f"Trial {winner['number']} is the best, with {settings}. In the search, its {unit(about)} is "
         f"{in_digits(estimate)}."
     )
     if "broken_off" in about:
@@ -88,28 +89,30 @@ def _fresh(about: Search) -> list[str]:
     """Return sentences on the final training, the bias of the search, and the defaults."""
     fresh, defaults, n = about["fresh"], about["defaults"], len(about["fresh_seeds"])
     sign = -1 if about["lower_is_better"] else 1
-    sentences = [f"With {n} fresh seeds it is {in_digits(mean_score(fresh))}."]
+    sentences = [f"With {n} fresh seeds, the {unit(about)} is {in_digits(mean_score(fresh))}."]
     better, worse = (about["winner"]["scores"], fresh)[::sign]
     bias = score_difference(better, worse)
     if bias.value > 0:
         sentences.append(
-            f"The search's estimate is too optimistic by {in_digits(bias)}: the best of "
-            "many trials was also lucky."
+            f"The estimate of the search is too optimistic by {in_digits(bias)}, because the best of "
+            "many trials is partly lucky."
         )
     difference = score_difference(fresh, defaults)
     beats = is_significant(difference.p) and sign * difference.value > 0
     about_p = f", {p_text(difference.p)}" if difference.p is not None else ""
     numbers = f"Δ = {in_digits(difference)}{about_p}, n = {n} vs {n}"
     if fresh == defaults:
-        sentences.append("The best settings are the defaults: the search found nothing better.")
+        sentences.append("The best settings are the defaults, so the search found nothing better.")
     elif beats:
-        sentences.append(f"They are better than the defaults on fresh seeds ({numbers}).")
+        sentences.append(
+            f"The best settings are better than the defaults on fresh seeds ({numbers})."
+        )
     else:
         sentences.append(
             "We found no settings that are significantly better than the defaults on fresh seeds "
             f"({numbers})."
         )
-    sentences.append(f"Train them: {about['command']}")
+    sentences.append(f"To train with the best settings, run: {about['command']}")
     return sentences
 
 
