@@ -100,7 +100,9 @@ def test_evaluations_at_the_same_step_are_compared(tmp_path: Path) -> None:
     assert set(found.values()) == {NO_DATA}
     told = sections(tmp_path)["published"]
     numbers = "HalfCheetah-v4, SAC: 8,167 vs 8,159 (reproduced)"
-    assert "1 of the 18 published returns. The verdicts: 1 reproduced." in told.blocks[0]
+    assert (
+        "1 of the 18 published returns. Verdicts on these returns: 1 reproduced." in told.blocks[0]
+    )
     assert told.blocks[0].endswith(f" {numbers}.")
     table = told.blocks[2]
     assert [cell.text for cell in table.cells[0]][2:4] == ["8,167 ± 153", "8,159 ± 893"]

@@ -185,7 +185,7 @@ def _in_short(rows: Sequence[PublishedReturn], trained: Sequence[PublishedReturn
     text = f"We have runs for {len(trained)} of the {len(rows)} published returns"
     if not trained:
         return f"{text}."
-    text += f". The verdicts: {tally(row.judged.verdict for row in trained)}."
+    text += f". Verdicts on these returns: {tally(row.judged.verdict for row in trained)}."
     name_of = attrgetter("short_name" if len({row.steps for row in trained}) == 1 else "name")
     numbers = []
     for row in trained:

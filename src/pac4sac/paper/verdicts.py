@@ -162,7 +162,7 @@ def _judge(
     lies = "the 95% CI of the difference is"
     reasons = REASONS | {above: f"{lies} above zero", below: f"{lies} below zero"}
     low, high = (decimals(100 * end / abs(paper), 0) for end in (narrow.low, narrow.high))
-    reason = f"{reasons[verdict]}; the 90% CI is {low} to {high}% of {whose}"
+    reason = f"{reasons[verdict]}; the 90% CI of the difference is {low} to {high}% of {whose}"
     if is_capped:
         reason += "; none of our runs solved the task"
     return Verdict(verdict, reason, wide.low, wide.high)

@@ -71,8 +71,8 @@ def about_search(about: Search) -> list[str]:
     settings = ", ".join(f"{name} = {_short(x)}" for name, x in winner["settings"].items())
     estimate = mean_score(winner["scores"])
     sentences.append(
-        f"Trial {winner['number']} is the best, with {settings}. In the search, its {unit(about)} is "
-        f"{in_digits(estimate)}."
+        f"Trial {winner['number']} is the best, with {settings}. "
+        f"In the search, its {unit(about)} is {in_digits(estimate)}."
     )
     if "broken_off" in about:
         return [*sentences, f"There is no result with fresh seeds: {about['broken_off']}."]
@@ -94,8 +94,8 @@ def _fresh(about: Search) -> list[str]:
     bias = score_difference(better, worse)
     if bias.value > 0:
         sentences.append(
-            f"The estimate of the search is too optimistic by {in_digits(bias)}, because the best of "
-            "many trials is partly lucky."
+            f"The estimate of the search is too optimistic by {in_digits(bias)}, "
+            "because the best of many trials is partly lucky."
         )
     difference = score_difference(fresh, defaults)
     beats = is_significant(difference.p) and sign * difference.value > 0
