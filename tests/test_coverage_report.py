@@ -88,7 +88,7 @@ def test_each_variant_has_a_verdict_on_its_coverage(tmp_path: Path) -> None:
     }
     text = (tmp_path / "out" / "report.md").read_text()
     assert (
-        "`pac4sac`, compared at the end of training. Verdicts by distance to the nearest state: wider "
+        "`pac4sac` at the end of training. Verdicts by distance to the nearest state: wider "
         f"(`{WITHOUT_SHOOTING}`), narrower (`{WITHOUT_TERM}`). Verdicts by log-volume: narrower "
         f"(`{WITHOUT_SHOOTING}`), "
         f"no significant difference (`{WITHOUT_TERM}`)."
@@ -152,7 +152,7 @@ def test_a_damaged_log_has_no_last_measurement_and_does_no_other_harm(tmp_path: 
     assert [row["nearest"] for row in COVERAGE.of(variant.runs[0])] == [1.0, 2.0]
     _, sentence, _, table = section_of(tmp_path).blocks
     assert (
-        "is `sac`, compared at the end of training. Verdicts by distance to the nearest state: no comparison."
+        "compared with `sac` at the end of training. Verdicts by distance to the nearest state: no comparison."
         in sentence
     )
     assert table.cells[0][3].text == "—"  # what came last is not known

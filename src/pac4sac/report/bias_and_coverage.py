@@ -302,7 +302,9 @@ def coverage_section(context: Context, choose: Choose | None = None) -> Section 
             sentences.append(f"Verdicts by {quantity}: {told_apart}.")
         if baseline is None:
             return [], columns
-        against = f"The baseline on {title} is `{baseline.label}`, compared at the end of training."
+        against = (
+            f"Variants on {title} are compared with `{baseline.label}` at the end of training."
+        )
         return [" ".join([against, *sentences])], columns
 
     return COVERAGE.compose(context, about, coverage_figure)
