@@ -129,6 +129,6 @@ def test_every_algorithm_has_a_page_with_what_it_logs_and_all_its_settings_there
 
 
 def names_on(page: Path) -> list[str]:
-    """From the sentence that tells how commands call the algorithms of a page."""
-    sentence = re.search(r"names? in commands (?:is|are) (.*?)\.\s", page.read_text(), re.DOTALL)
-    return re.findall(r"`([\w-]+)`", sentence[1]) if sentence else []
+    """Return the names in the sentence that says how to select the algorithms of a page."""
+    sentence = re.search(r"Select\s+\w+\s+with\s+(`--algo.*?)\.\s", page.read_text(), re.DOTALL)
+    return re.findall(r"`(?:--algo\s+)?([\w-]+)`", sentence[1]) if sentence else []
