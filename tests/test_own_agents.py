@@ -18,10 +18,10 @@ MISTAKES = {
     "ForgottenConfig": PLACE + "The agent has no per-run setting 'beta'; declare it with per_run",
     "NoStream": PLACE
     + "Unknown stream 'smoothing' of random numbers; there are replay, target, actor",
-    "OneLossForAll": r"In OneLossForAll, the loss of the actor has the shape \[\], but must have one number for",
-    "LogsTheBatch": r"In LogsTheBatch, what it logs as entropy has the shape \[\d, \d\], but must have one",
-    "LogsNothing": r"No loss of LogsNothing reports surprise, but its logged\(\) includes",
-    "LogsUnnamed": r"A loss of LogsUnnamed reports surprise, but its logged\(\) does not include",
+    "OneLossForAll": r"In OneLossForAll, the loss of the actor has the shape \[\], but must have the shape \[\d\], one number per run",
+    "LogsTheBatch": r"In LogsTheBatch, what it logs as entropy has the shape \[\d, \d\], but must have the shape \[\d\]",
+    "LogsNothing": r"logged\(\) of LogsNothing includes surprise, but no loss reports it",
+    "LogsUnnamed": r"A loss of LogsUnnamed reports surprise, but logged\(\) does not include",
     "StuckActor": "The actor does not change in an update",
     "RootOfZero": "The loss of the critic or its gradient is not finite",
     "DrawsByItself": r"Learning gave different numbers the second time: draw random numbers from a stream that update",
@@ -81,8 +81,8 @@ def test_the_command_names_what_to_mend_and_ends_with_1_or_says_that_all_is_well
         ),
         (
             "Undecorated",
-            "UndecoratedConfig lacks the line @dataclass(frozen=True, kw_only=True) above its "
-            "class.",
+            "UndecoratedConfig is not a dataclass; put @dataclass(frozen=True, kw_only=True) "
+            "above the class.",
         ),
         ("Absent", "could not be imported"),
     ],

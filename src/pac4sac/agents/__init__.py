@@ -1,4 +1,4 @@
-"""The algorithms by name, and the settings that a name, a preset and overrides give."""
+"""Look up algorithms by name, and build settings from a name, a preset and overrides."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -59,7 +59,8 @@ class Algorithm:
     """Hold a class of agents, with the default settings and title of this name."""
 
     agent: type[Agent]
-    defaults: Mapping[str, Any] = field(default_factory=dict)  # changed defaults, in every preset
+    # defaults that differ from those of the class, in every preset
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
 
 
@@ -98,19 +99,19 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 
 
-# Removed settings, with the value at which they had no effect; None for settings that only had an
-# effect together with another one.
+# Removed settings, with the value at which they had no effect. None marks settings that had an
+# effect only together with another setting.
 RETIRED: Mapping[str, Any] = {
     **{"entropy_rule": "joints", "least_alpha": 0.0, "shoot": "always", "target_shots": 1},
     **{"prior_mean": 0.0, "prior_variance": 1.0, "prior": "fixed", "freeze_variance": False},
     **{"head": "gaussian", "objective": "paper", "complexity": "paper", "loss_range": 1.0},
     **{"target": "mean", "exploration_batch": "same", "shooting": "independent"},
     **dict.fromkeys(("delta", "loss_scale", "bound_lambda", "observation_variance", "forgetting")),
-    "lr_end": None,  # some agents still have it
+    "lr_end": None,  # some agents still have this setting
 }
 
 
-# Settings that older runs lack, with the value that was in effect.
+# Settings that do not exist in older runs, with the value that was in effect then.
 ADDED: Mapping[str, Any] = {
     **{"log_std_max": 1.0, "alpha_beta_1": 0.5},
     **{"lr_schedule": "constant", "lr_steps": 1_000_000},
@@ -199,7 +200,7 @@ def stored_config(algo: str, stored: Mapping[str, Any]) -> AgentConfig:
 
 
 def completed(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return stored settings, completed by the then effective values of newer settings."""
+    """Return stored settings, with newer settings added at the values that were in effect then."""
     return {**ADDED, **stored}
 
 

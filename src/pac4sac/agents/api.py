@@ -1,32 +1,32 @@
-"""The names that custom agents import.
+"""Collect the names that custom agents import.
 
 An agent is a class with two networks and a few functions on tensors. All runs of a cohort are
-computed at once, so the first axis of every tensor is the runs: R runs, M ensemble members, B rows
-of a batch.
+computed at once, so the first axis of every tensor has one entry per run. Shapes use R for the
+number of runs, M for ensemble members and B for the size of a batch.
 
 1. Subclass `Agent`, or a similar algorithm: `Sac`, `Ddpg`, `Td3`, `Oac`, `CrossQ`, `Redq`, `DroQ`,
-   `Tqc`, `Xqc`, `FlashSac`, or the paper's `Pac4Sac`. Before another algorithm, `PacBayesCritic`
-   gives it the paper's critic, `BatchNormalised` and `WeightNormalised` normalise its networks,
-   `ValueUncertainty` adds an uncertainty of its critic.
-2. Settings are fields of a frozen dataclass below the parent's `Config`, each with its range and
-   its meaning: `per_run` if the runs of a cohort may differ, read as `Hyper(state).name`, a tensor
-   [R]; `structural` if it decides shapes or code, read as `self.config.name`. `new_default` changes
-   the default of a parent's setting.
-3. `networks` builds the networks, `bellman_target`, `critic_loss` and `actor_loss` are what they
-   learn, `behaviour` and `deterministic_action` how the agent acts. A loss is one number per run,
-   [R], with a dictionary of metrics, [R] each; `logged` lists their names.
-4. Random numbers come from streams that `update_streams` and `behaviour_streams` declare, and are
-   read as `draw["name"]`. With `torch.randn` a run would depend on its cohort, and a resumed run
-   would differ from an uninterrupted one.
-5. `with_target` lists the networks with a target network, `delayed` the parts that are updated only
-in
-   every d-th update.
-6. Use no branch on values and no `.item()`, so that an update can be compiled: `torch.where`
+   `Tqc`, `Xqc`, `FlashSac`, or the paper's `Pac4Sac`. To extend an algorithm, list one of these
+   classes before it: `PacBayesCritic` gives it the paper's critic, `BatchNormalised` and
+   `WeightNormalised` normalise its networks, and `ValueUncertainty` estimates how uncertain its
+   values are.
+2. Settings are fields of a frozen dataclass that inherits from the parent's `Config`. Each field
+   has a range and a meaning. Use `per_run` if the runs of a cohort may differ, and read the setting
+   as `Hyper(state).name`, a tensor [R]. Use `structural` if the setting decides shapes or code, and
+   read it as `self.config.name`. `new_default` changes the default of a parent's setting.
+3. `networks` builds the networks. `bellman_target`, `critic_loss` and `actor_loss` define how they
+   learn. `behaviour` and `deterministic_action` define how the agent acts. A loss function returns
+   one number per run, [R], and a dictionary of metrics, [R] each. `logged` lists their names.
+4. `update_streams` and `behaviour_streams` declare streams of random numbers. Read them as
+   `draw["name"]`. With `torch.randn`, a run would depend on its cohort, and a resumed run would
+   differ from an uninterrupted run.
+5. `with_target` lists the networks that have a target network. `delayed` lists the parts that are
+   updated only in every d-th update.
+6. An update is compiled, so it must not branch on values or call `.item()`. Use `torch.where`
    instead of `if`.
-7. `presets` are named sets of settings; "default" is the one without changes.
+7. `presets` are named sets of settings. The preset "default" changes nothing.
 8. Raise `revision` when an edit outside the module of the class changes results.
 
-`pac4sac check module:Class` tests all of this on random data, and `pac4sac train TASK --algo
+`pac4sac check module:Class` tests these rules on random data. `pac4sac train TASK --algo
 module:Class` trains the agent. `docs/own-agent.md` explains an example line by line, and the files
 in `agents/variants/` are further examples.
 """

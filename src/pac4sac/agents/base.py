@@ -1,10 +1,10 @@
-"""Base class of all agents: the functions of an algorithm, the state of a cohort as one dictionary
-of tensors, the order of an update, metrics. The steps of Adam and of target networks are in
-`optim.py`.
+"""Base class of all agents. It defines the functions of an algorithm, the state of a cohort as one
+dictionary of tensors, the order of an update, and the metrics. The steps of Adam and of target
+networks are in `optim.py`.
 
-Everything here and in the agents is tensor code of fixed shapes on all runs at once: no branch on
-data, no synchronisation with the device. State tensors are changed in place, so one update can be
-compiled or captured.
+The code here and in the agents works on tensors of fixed shapes, for all runs at once. It does not
+branch on data and does not synchronise with the device. State tensors are changed in place, so an
+update can be compiled or captured.
 """
 
 import copy
@@ -60,19 +60,20 @@ class Agent(ABC):
     title: ClassVar[str]  # one line for `pac4sac list algos`
     revision: ClassVar[int] = 1  # raised when results of the algorithm change
     Config: ClassVar[type[AgentConfig]] = AgentConfig
-    # Named sets of settings. "default" has the settings of the algorithm's own publication,
-    # "reproduction" those that all algorithms share in the studies of the PAC4SAC paper.
+    # Named sets of settings. "default" has the settings of the algorithm's publication.
+    # "reproduction" has the settings that all algorithms share in the studies of the PAC4SAC paper.
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "default": {},
         "reproduction": REPRODUCTION,
     }
-    # Presets with a multiple of the task's updates per step; the others have a fixed number.
+    # Presets whose updates per step are a multiple of the task's; other presets have a fixed
+    # number.
     updates_of_task: ClassVar[Mapping[str, int]] = {"reproduction": 1}
-    # Several critics: use the minimum; otherwise they form one posterior.
+    # Whether the value of several critics is their minimum; otherwise they form one posterior.
     takes_minimum: ClassVar[bool] = True
     with_target: ClassVar[tuple[str, ...]] = ("critic",)  # networks that have a target network
-    # Networks, and target networks such as "critic/target", that are updated only in every d-th
-    # update, with the name of the per-run setting of d.
+    # Networks and target networks (such as "critic/target") that are updated only in every d-th
+    # update, each with the name of the per-run setting that holds d.
     delayed: ClassVar[Mapping[str, str]] = {}
     delayed_last: ClassVar[bool] = False  # update in the last of d updates instead of the first
     # stream of normal numbers of the exploration in `behaviour`; "" if it has none
@@ -131,7 +132,7 @@ class Agent(ABC):
     def critic_loss(
         self, state: State, theta: Params, batch: Batch, target: Any, draw: Draw
     ) -> Loss:
-        """Compute the loss of the critic, by default the squared Bellman error of every member.
+        """Compute the loss of the critic. The default is the squared Bellman error of every member.
 
         Args:
             state: State of the cohort.
@@ -201,11 +202,12 @@ class Agent(ABC):
         return a, torch.zeros_like(a[..., 0])
 
     def policy_streams(self, states: int) -> dict[str, Stream]:
-        """Return the random numbers that `sample_policy` needs for a number of states per run."""
+        """Return the random numbers that `sample_policy` needs for some number of states per
+        run."""
         return {}
 
     def alpha(self, state: State) -> Tensor:
-        """Return the weight [R] of the entropy in the value that the critic learns."""
+        """Return the entropy weight [R] in the value that the critic learns."""
         return torch.zeros_like(Hyper(state).gamma)
 
     def logged(self) -> tuple[str, ...]:
@@ -213,11 +215,11 @@ class Agent(ABC):
         return ("q",)
 
     def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:
-        """Return the random numbers that `behaviour` needs for a number of states per run."""
+        """Return the random numbers that `behaviour` needs for some number of states per run."""
         return {}
 
     def shots(self, evaluating: bool) -> tuple[int, ...]:
-        """Return the number of candidates of each run among which `behaviour` chooses."""
+        """Return the number of candidates among which `behaviour` chooses, for each run."""
         return (1,) * self.runs
 
     def update_streams(self) -> dict[str, Stream]:
@@ -225,22 +227,22 @@ class Agent(ABC):
         return {}
 
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
-        """Return further tensors, with runs as the first axis.
+        """Return further tensors of the state; their first axis is the runs.
 
-        An agent file includes those whose names begin with "posterior/".
+        An agent file includes the tensors whose names begin with "posterior/".
         """
         return {}
 
     def end_of_episode(self, state: State, ended: Tensor) -> None:
-        """Handle the end of episodes of the runs `ended` [R], after the step."""
+        """Update the state after a step that ended the episodes of the runs `ended` [R]."""
         if self.config.normalise_rewards:
             state["rewards/return"].masked_fill_(ended, 0.0)
 
-    # --- the value of several critics: their minimum
+    # --- the value of several critics is their minimum
 
     def build_critic(self) -> Critic:
-        """Return the critic that the actor follows; `PacBayesCritic` makes it a randomised
-        critic."""
+        """Return the critic that the actor follows; `PacBayesCritic` overrides this with a
+        randomised critic."""
         return Critic(self.trunk(s=self.ds, a=self.da))
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
@@ -248,21 +250,21 @@ class Agent(ABC):
         return self.critic(theta, s, a)[0].amin(1)
 
     def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
-        """Return the value of the next state in a target, the minimum of the target critics [R,
+        """Return the value of the next state in a target: the minimum of the target critics, [R,
         B]."""
         return self.critic(self.params(state, "critic/target"), s2, a2)[0].amin(1)
 
     def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the online critic's prediction, each [R, B]: the smallest mean of its members,
-        with the variance of that member if it has one."""
+        """Return mean and variance of the online critic's prediction, each [R, B]. They are those
+        of the member with the smallest mean; the variance is None if members have none."""
         m, v = self.critic(self.params(state, "critic"), s, a)
         least, member = m.min(1, keepdim=True)
         return least.squeeze(1), None if v is None else v.gather(1, member).squeeze(1)
 
     def drawn_values(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        """Return Q [R, B, S] of the online critic for S draws of its head's weights, from noise [R,
-        S, M, width]; each draw is used for all pairs. Without a posterior, the S values are
-        equal."""
+        """Return Q [R, B, S] of the online critic for S samples of the weights of its head. The
+        samples are computed from noise [R, S, M, width], and each sample is used for all pairs.
+        Without a posterior, the S values are equal."""
         if not self.critic.gaussian:
             return (
                 self.mean_and_variance(state, s, a)[0].unsqueeze(-1).expand(-1, -1, noise.shape[1])
@@ -272,7 +274,7 @@ class Agent(ABC):
     # --- shared machinery
 
     def trunk(self, kind: type[Trunk] = Trunk, /, **inputs: int) -> Trunk:
-        """Return the layers below a head, as in the settings, for inputs of these sizes."""
+        """Return the layers below a head, built from the settings, for inputs of these sizes."""
         c = self.config
         own = (c.critic_width, c.critic_depth) if "a" in inputs else (0, 0)
         trunk = kind(inputs, own[0] or c.width, own[1] or c.depth, c.norm, c.activation)
@@ -325,8 +327,8 @@ class Agent(ABC):
         return self.nets[name.split("/")[0]].views(state[name])
 
     def act(self, state: State, s: Tensor, draw: Draw) -> Tensor:
-        """Return actions [R, da] in states [R, ds]: uniform during a run's warm-up, then its
-        behaviour."""
+        """Return actions [R, da] in states [R, ds]: uniformly random during the warm-up of a run,
+        and from `behaviour` afterwards."""
         if self.config.normalise_observations:
             self.update_observation_statistics(state, s)
         if self.innovations is not None:
@@ -360,7 +362,7 @@ class Agent(ABC):
 
     @property
     def innovations(self) -> Stream | None:
-        """Return the stream of the noise processes' innovations, [N, K, ...]; None for white
+        """Return the stream of the innovations of the noise processes, [N, K, ...]; None for white
         noise."""
         count = len(coloured_noise.TIME_CONSTANTS[self.config.noise_colour])
         if not count:
@@ -371,7 +373,7 @@ class Agent(ABC):
 
     def coloured(self, state: State, draw: Draw) -> Draw:
         """Return the random numbers with coloured noise in the exploration stream."""
-        # In the first step a process is its innovation, so its variance is 1 from then on.
+        # In the first step, a process equals its innovation, so its variance is 1 in all steps.
         phi = torch.where(state["step"] > 0, state["noise_correlations"], 0.0)
         noise = coloured_noise.advance(state["noise_processes"], draw["innovations"], phi)
         return {**draw, self.exploration_stream: noise}
@@ -385,11 +387,11 @@ class Agent(ABC):
             "noise_correlations": phi.repeat(self.runs, 1),
         }
 
-    # --- rewards divided by a running scale, so that critics learn values of order one
+    # --- rewards are divided by a running scale, so critics learn values of order one
 
     def update_reward_statistics(self, state: State, r: Tensor) -> None:
-        """Add rewards [R] to the running mean and variance of the discounted return, G ← γ G + r,
-        which starts at 0 in every episode."""
+        """Update the running mean and variance of the discounted return G ← γ G + r with rewards
+        [R]. G starts at 0 in every episode."""
         g, count, mean, variance = (state[f"rewards/{part}"] for part in REWARDS)
         following = Hyper(state).gamma * g + r
         n = count + 1
@@ -401,8 +403,8 @@ class Agent(ABC):
             old.copy_(torch.where(state["alive"], new, old))
 
     def reward_scale(self, state: State) -> Tensor:
-        """Return the divisor of rewards in learning, [R]: the standard deviation of the discounted
-        return, or 1 while it is constant."""
+        """Return the number by which rewards are divided in learning, [R]: the standard deviation
+        of the discounted return, or 1 while the return is constant."""
         if not self.config.normalise_rewards:
             return torch.ones_like(Hyper(state).gamma)
         variance = state["rewards/variance"]
@@ -417,8 +419,8 @@ class Agent(ABC):
         return m * scale, None if v is None else v * scale.square()
 
     def members_std(self, state: State, s: Tensor, a: Tensor) -> Tensor:
-        """Return the standard deviation over several plain critics, [R, B], in the same units; NaN
-        for a single critic or another kind."""
+        """Return the standard deviation over several plain critics, [R, B], in units of the
+        environment's rewards; NaN for a single critic or for other kinds of critics."""
         if getattr(self, "critic", None) is None or self.critic.members < 2:
             return s.new_full(s.shape[:2], math.nan)
         q, _ = self.critic(self.params(state, "critic"), s, a)
@@ -429,7 +431,7 @@ class Agent(ABC):
         return self.alpha(state) * self.reward_scale(state)
 
     def learning_starts(self) -> list[int]:
-        """Return the first step with an update of each run: after the warm-up, and once a whole
+        """Return, for each run, the first step with an update: after the warm-up, and when a whole
         batch is stored."""
         return [max(config.warmup, config.batch) for config in self.configs]
 
@@ -451,7 +453,7 @@ class Agent(ABC):
         state["update"] += 1
 
     def sample_batch(self, state: State, data: Tensor, uniforms: Tensor) -> Batch:
-        """Sample a batch (n-step if set), rewards divided by the current scale."""
+        """Sample a batch (n-step if set), with rewards divided by the current scale."""
         n, longest = state["step"].clamp_max(data.shape[1]), int(max(self.numbers("n_step")))
         batch, h = replay.sample(data, uniforms, n, self.ds, self.da), Hyper(state)
         if longest > 1:
@@ -463,24 +465,25 @@ class Agent(ABC):
         return batch
 
     def measured(self, log: Mapping[str, Tensor]) -> Tensor:
-        """Return the metrics of the losses, [metrics, R]; NaN for parts that this update omits."""
+        """Return the metrics of the losses, [metrics, R], with NaN for the parts that this update
+        omits."""
         who, missing = type(self).__name__, [name for name in self.metric_names if name not in log]
         if missing and not self.resting:
             names = ", ".join(missing)
             raise UserError(
-                f"No loss of {who} reports {names}, but its logged() includes this; report it, "
-                "or remove it there."
+                f"logged() of {who} includes {names}, but no loss reports it. Report it in a loss, "
+                "or remove it from logged()."
             )
         if unnamed := ", ".join(name for name in log if name not in self.metric_names):
             raise UserError(
-                f"A loss of {who} reports {unnamed}, but its logged() does not include this; add "
-                "it there."
+                f"A loss of {who} reports {unnamed}, but logged() does not include it. Add it to "
+                "logged()."
             )
         nothing = torch.full_like(next(iter(log.values())), math.nan)
         return torch.stack([log.get(name, nothing) for name in self.metric_names])
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
-        """Update the active runs [R], first the critic, then the actor; return the metrics."""
+        """Update the critic and then the actor of the active runs [R], and return the metrics."""
         with torch.no_grad():
             target = self.bellman_target(state, batch, draw)
         log = self.descend(
@@ -502,8 +505,9 @@ class Agent(ABC):
     def descend(
         self, state: State, name: str, loss_of: Callable[[Params], Loss], active: Tensor
     ) -> dict[str, Tensor]:
-        """Take a gradient step of a network on its loss, followed by a step of its target network,
-        which is not read again in this update. Return the metrics; empty if the network rests."""
+        """Take a gradient step of a network on its loss, then a step of its target network. The
+        target network is not read again in this update. Return the metrics, which are empty if the
+        network is not updated."""
         log: dict[str, Tensor] = {}
         if name not in self.resting:
             log = self._gradient_step(state, name, loss_of, self.due(state, name, active))
@@ -534,7 +538,7 @@ class Agent(ABC):
         self, state: State, name: str, gradient: Tensor, loss: Tensor, active: Tensor
     ) -> Tensor:
         """Take a step of Adam for the active runs, and return the norm [R] of the gradient. A run
-        with a non-finite loss or gradient is frozen; the others are not affected."""
+        with a non-finite loss or gradient is frozen; other runs are not affected."""
         norm = gradient.square().sum((1, 2)).sqrt()
         finite = norm.isfinite() & loss.isfinite()
         freeze_diverged(state, list(self.trained()).index(name), active & ~finite)
@@ -544,8 +548,8 @@ class Agent(ABC):
 
     def learning_rate(self, state: State, name: str) -> Tensor:
         """Return the current learning rate [R] of a network, or of log_alpha. A schedule follows
-        the steps of the network, and ends at 0 or at the fraction `lr_end`, if there is such a
-        setting."""
+        the steps of the network. It ends at 0, or at the fraction `lr_end` of the initial rate if
+        the agent has that setting."""
         rate = learning_rate(state, name)
         if self.config.lr_schedule == "constant":
             return rate
@@ -558,8 +562,8 @@ class Agent(ABC):
         if value.shape != (self.runs,):
             raise UserError(
                 f"In {type(self).__name__}, {what} has the shape {list(value.shape)}, but must "
-                f"have one number for each run, [{self.runs}]; average over the batch with "
-                ".mean(-1)."
+                f"have the shape [{self.runs}], one number per run. Average over the batch "
+                "with .mean(-1)."
             )
 
     # --- delayed updates: two programs, with and without the delayed parts
@@ -580,14 +584,15 @@ class Agent(ABC):
 
     @property
     def period(self) -> int:
-        """Return the period in updates after which all delayed parts of all runs coincide."""
+        """Return the number of updates after which the delayed parts of all runs are due together
+        again."""
         return math.lcm(
             *(int(delay) for setting in self.delayed.values() for delay in self.numbers(setting))
         )
 
     def full_update(self, start: int) -> tuple[int, int]:
-        """Return a step, at or after `start`, with an update of the delayed parts of all runs, and
-        the index of that update in the step."""
+        """Return a step at or after `start` in which the delayed parts of all runs are updated, and
+        the index of that update within the step."""
         late = int(self.delayed_last)
         return start + -(start + late) % self.period, late * (self.updates_per_step - 1)
 
@@ -596,7 +601,7 @@ class Agent(ABC):
         reading from the device."""
         if not self.delayed:
             return True
-        # counts a run's own updates
+        # counts the updates of each run
         first = update + int(self.delayed_last)
         numbers = [step * config.updates_per_step + first for config in self.configs]
         delays = [self.numbers(setting) for setting in set(self.delayed.values())]
@@ -609,7 +614,8 @@ class Agent(ABC):
         update."""
         if part not in self.delayed:
             return active
-        # At least 1: a compiler that rounds up the number of runs divides by the zeros behind them.
+        # At least 1, because a compiler that pads the number of runs would divide by the zeros in
+        # the padding.
         delay: Tensor = getattr(Hyper(state), self.delayed[part]).long().clamp_min(1)
         number = state["step"] * Hyper(state).updates_per_step.long() + self.update_in_step(state)
         return active & ((number + int(self.delayed_last)) % delay == 0)

@@ -1,6 +1,6 @@
-"""Batch normalisation: a network is normalised by its batch in its own gradient step, and by
-running statistics otherwise. Mean and variance of a layer's inputs are stored with the weights but
-get no gradient, so copies, files and exports of a network include them."""
+"""Batch normalisation. A network uses the statistics of the batch in its own gradient step, and
+running statistics otherwise. The running mean and variance are stored with the weights but have no
+gradient. Copies, files and exports of a network therefore include them."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,11 +15,11 @@ FIRST = {"scale": 1.0, "shift": 0.0, "mean": 0.0, "variance": 1.0}
 
 
 class Learning(dict[str, Tensor]):
-    """Hold the weights of a network that is normalised by its batch."""
+    """Hold the weights of a network that is normalised with the statistics of its batch."""
 
     def __init__(self, weights: Params) -> None:
         super().__init__(weights)
-        # mean and variance of this batch, by name of the running statistics
+        # mean and variance of this batch, keyed by the name of the running statistics
         self.seen: dict[str, Tensor] = {}
 
 
@@ -36,7 +36,8 @@ def moments(p: Learning, layer: str, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def batch_norm(p: Params, layer: str, x: Tensor, epsilon: float) -> Tensor:
-    """Return (x − mean)/√(variance + ε), times a scale, plus a shift if the layer has one."""
+    """Return (x − mean)/√(variance + ε), multiplied by a scale and shifted if the layer has a
+    shift."""
     if isinstance(p, Learning):
         mean, variance = moments(p, layer, x)
     else:
@@ -80,8 +81,8 @@ class BatchNormTrunk(Trunk):
             del self.parameters[f"{i}.bias"]
         for layer, size in enumerate([sum(self.inputs), *[width] * depth]):
             self.parameters |= norm_parameters(f"bn{layer}", size)
-        # The next normalisation cancels a shift of the first one, whose gradient would be rounding
-        # noise that Adam scales to full steps.
+        # The next normalisation would cancel a shift of the first one. The gradient of that shift
+        # would be rounding noise, which Adam scales to full steps.
         del self.parameters["bn0.shift"]
 
     def _first(self, p: Params, inputs: tuple[Tensor, ...]) -> Tensor:

@@ -1,10 +1,10 @@
-"""PAC-Bayes bounds in the paper's letters: m, v the posterior's mean and variance, kl = D_KL(μ‖μ₀),
-n = N tuples.
+"""PAC-Bayes bounds in the notation of the paper: m and v are mean and variance of the posterior, kl
+is D_KL(μ‖μ₀), and n is the number N of tuples.
 
-The functions are pure, differentiable and batched: an argument is a tensor of any shape (shapes
+The functions are pure, differentiable and batched. An argument is a tensor of any shape (shapes
 broadcast) or a plain number. Numbers are checked; tensors are not, for speed. The bounds assume
-i.i.d. tuples, which a replay buffer only approximates, and losses in [0, 1] unless `loss_range` is
-given.
+i.i.d. tuples, which a replay buffer only approximates. They also assume losses in [0, 1], unless
+`loss_range` is given.
 """
 
 import math
@@ -49,8 +49,8 @@ def gaussian_kl(m: Real, v: Real, m0: Real = 0.0, v0: Real = 1.0) -> Tensor:
 
 
 def complexity_paper(kl: Real, n: Real, floor: float = 1e-12) -> Tensor:
-    """Return √(KL/N), the conservative term of the paper's Section 3.1, with a floor because the
-    slope of √ at 0 is infinite."""
+    """Return √(KL/N), the conservative term of the paper's Section 3.1. A floor keeps the gradient
+    finite at KL = 0."""
     kl, n = _checked(kl=kl, n=n)
     return torch.sqrt(torch.clamp(kl / n, min=floor))
 
@@ -85,10 +85,10 @@ def _bound_by(complexity: Callable[[Real, Real, Real], Tensor]) -> Callable[...,
     return bound
 
 
-# the paper's, Section 3.1; not valid for a certificate
+# bound of the paper's Section 3.1; not valid for a certificate
 mcallester = _bound_by(complexity_mcallester)
 mcallester_2003 = _bound_by(complexity_mcallester_2003)
-# R̂ + √κ, the classic bound: the simplest valid one for a certificate
+# R̂ + √κ, the classic bound: the simplest bound that is valid for a certificate
 maurer = _bound_by(complexity_maurer)
 
 
@@ -120,7 +120,7 @@ def theorem_1(
     risk, r_max, correlation, kl, n, delta, gamma = numbers
     effective_n = n / (2 * r_max.square() * correlation.square())
     valid = effective_n > 1
-    # 2 replaces vacuous values, because a NaN inside the root would reach the gradient
+    # Vacuous values are replaced with 2 inside the root, because the gradient of a NaN would pass
     # through torch.where.
     effective_n = torch.where(valid, effective_n, 2.0)
     root = torch.sqrt((torch.log(effective_n / delta) + kl) / (effective_n - 1))
@@ -133,8 +133,8 @@ def final_bound(
     """Return the final bound of the paper's Section 3.1; its left side, printed as E R(μ), is E‖Q_π
     − Q‖².
 
-    It is computed as printed, with the variance subtracted and without γ², although the value-error
-    inequality adds it.
+    It is computed as printed: the variance is subtracted and γ² is missing, although the
+        value-error inequality adds it.
     """
     risk, gamma = _checked(risk, gamma=gamma)
     return (risk + complexity_mcallester(kl, n, delta) - next_value_variance) / (1 - gamma).square()
@@ -155,8 +155,8 @@ def bounded_loss(m: Real, v: Real, y: Real, epsilon: Real) -> Tensor:
 def kappa(kl: Real, n: Real, delta: Real) -> Tensor:
     """Return κ = (KL + ln(2√N/δ)) / 2N, which the bounds below use (Maurer 2004).
 
-    Maurer requires N ≥ 8, and smaller plain numbers are refused. The inequality behind ln(2√N) also
-    holds for N = 1…7, so a tensor N of a nearly empty buffer is valid.
+    Maurer requires N ≥ 8, so smaller plain numbers are refused. The inequality behind ln(2√N) also
+    holds for N = 1…7, so a tensor N from a nearly empty replay buffer is valid.
     """
     kl, n, delta = _checked(kl=kl, n=n, delta=delta, least_n=8)
     return (kl + torch.log(2 * torch.sqrt(n) / delta)) / (2 * n)
@@ -193,15 +193,17 @@ def kl_bound(risk: Real, kl: Real, n: Real, delta: Real) -> Tensor:
 
 
 def kl_inverse(q: Real, level: Real) -> Tensor:
-    """Return the largest p with kl(q‖p) ≤ level, for q in [0, 1]; differentiable (Reeb et al. 2018,
-    appendix)."""
+    """Return the largest p with kl(q‖p) ≤ level, for q in [0, 1]. It is differentiable (Reeb et al.
+    2018, appendix)."""
     q, level = _checked(q=q, level=level)
-    inverse: Tensor = _KlInverse.apply(*torch.broadcast_tensors(q, level))  # type: ignore[no-untyped-call]
+    # type: ignore[no-untyped-call]
+    inverse: Tensor = _KlInverse.apply(*torch.broadcast_tensors(q, level))
     return inverse
 
 
 _TINY = 1e-300  # prevents 0/0 in float64, and changes no larger value
-_BISECTIONS = 60, 32  # float64 has 53 bits, float32 24, and the bracket may be a few bits too wide
+# float64 has 53 bits and float32 has 24; the bracket may be a few bits too wide
+_BISECTIONS = 60, 32
 
 
 def _binary_kl_over_gap(q: Tensor, gap: Tensor) -> Tensor:
@@ -212,7 +214,8 @@ def _binary_kl_over_gap(q: Tensor, gap: Tensor) -> Tensor:
 
 
 class _KlInverse(torch.autograd.Function):
-    """Find the gap p − q by bisection in float64; the gradient follows from kl(q‖p) = level."""
+    """Compute the gap p − q with bisection in float64. Its gradient follows from kl(q‖p) =
+    level."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, level: Tensor) -> Tensor:
@@ -227,16 +230,17 @@ class _KlInverse(torch.autograd.Function):
             middle = (low + high) / 2
             fits = _binary_kl_over_gap(q, middle) <= level
             low, high = torch.where(fits, middle, low), torch.where(fits, high, middle)
-        ctx.save_for_backward(q, high)  # the upper end, because a certificate must not be too small
+        # the upper end of the bracket, because a certificate must not be too small
+        ctx.save_for_backward(q, high)
         return (q + high).to(dtype)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor]:
         q, gap = ctx.saved_tensors
-        saturated = q + gap >= 1 - 1e-12  # a bound of 1 has slope 0
-        # Infinite slopes at level = 0 and q = 0 are cut to large finite ones, which an optimiser
-        # survives.
+        saturated = q + gap >= 1 - 1e-12  # a bound of 1 has gradient 0
+        # Infinite gradients at level = 0 and q = 0 are clipped to large finite values, which do not
+        # break an optimiser.
         q, gap = q.clamp(min=1e-12), gap.clamp(min=1e-12)
         p = q + gap
         by_level = p * (1 - p) / gap
@@ -266,9 +270,9 @@ _RULES: dict[str, tuple[str, Callable[[float], bool], str]] = {
 def _checked(*free: Real, least_n: int = 1, **ruled: Real) -> list[Tensor]:
     """Return numbers and counts in the dtype and on the device of the first floating tensor.
 
-    Without such a tensor the dtype is float64. Plain numbers must obey the rule of their name.
-
-    Unlike torch.tensor, new_full copies nothing from the host, so a CUDA graph can capture it.
+    Without such a tensor, the dtype is float64. Plain numbers must satisfy the rule for their name.
+        new_full is used instead of torch.tensor: it copies nothing from the host, so a CUDA graph
+            can capture it.
     """
     rules = _RULES | {
         "n": ("N", lambda x: least_n <= x < math.inf, f"finite and at least {least_n}")

@@ -1,5 +1,5 @@
-"""Categorical critics (Bellemare et al. 2017): the return is distributed over B values, the bins,
-and the critic minimises the cross-entropy to a target distribution."""
+"""Categorical critics (Bellemare et al. 2017). A critic predicts a distribution of the return over
+B values, the bins, and minimises the cross-entropy to a target distribution."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class CategoricalConfig(SacConfig):
         64
     """
 
-    bins: int = structural(101, Interval(2, 1000), "B: bins of the critic's distribution")
+    bins: int = structural(101, Interval(2, 1000), "B: number of bins of the critic's distribution")
     value_min: float = structural(-5.0, ANY, "value of the first bin")
     value_max: float = structural(5.0, ANY, "value of the last bin")
     normalise_rewards: bool = new_default(AgentConfig, "normalise_rewards", True)
@@ -97,11 +97,11 @@ class CategoricalCritic(Critic):
         return self.mean(self.log_probabilities(p, s, a)), None
 
     def project(self, y: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-        """Project a return with values y and probabilities p on the bins; return the distribution
-        and the share of p outside the range.
+        """Project a distribution of the return, with values y and probabilities p, onto the bins.
+        Return the projection and the share of p outside the range.
 
-        The probability of a value is split between its two neighbouring bins in proportion to their
-        nearness; a value outside the range goes to the first or last bin.
+        The probability of a value is split between its two neighbouring bins; the closer bin gets
+        more. The probability of a value outside the range goes to the first or last bin.
 
         Args:
             y: Values of the return [R, B, K].
@@ -111,9 +111,9 @@ class CategoricalCritic(Critic):
             Probabilities of the bins [R, B, bins], and the share outside [R, B].
         """
         beyond = (y < self.value_min) | (y > self.value_max)
-        # Places among the bins: distances between them are exact, so no probability is lost.
+        # Positions in units of bins: distances between them are exact, so no probability is lost.
         place = ((y - self.value_min) / self.distance).clamp(0, self.bins - 1)
-        # [R, B, K, bins] is by far the largest tensor, so it is passed over few times
+        # [R, B, K, bins] is by far the largest tensor, so few operations read it
         nearness = 1 - (place.unsqueeze(-1) - self.places(y)).abs()
         projected = (p.unsqueeze(-1) * nearness.clamp_min(0)).sum(-2)
         return projected, torch.where(beyond, p, 0.0).sum(-1)

@@ -1,4 +1,4 @@
-"""Temporally correlated noise for exploration, instead of independent draws per step.
+"""Exploration noise that is correlated over time, instead of independent in each step.
 
 The noise is a sum of stationary first-order processes of unit variance,
 

@@ -1,6 +1,6 @@
-"""CrossQ (Bhatt et al. 2024): SAC without target networks. Instead, both networks have batch
-renormalisation (Ioffe 2017), and one pass of the critics over (s, a) and (s′, a′) together lets
-both share the batch's statistics."""
+"""CrossQ (Bhatt et al. 2024): SAC without target networks. Actor and critics have batch
+renormalisation (Ioffe 2017). The critics evaluate (s, a) and (s′, a′) in one pass, so both share
+the statistics of the batch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from pac4sac.agents.settings import (
 
 EPSILON = 1e-3  # added to variances
 R_MAX, D_MAX = 3.0, 5.0  # limits of the corrections of scale and mean
-LEAST_VARIANCE = 1e-12  # floor below a root, whose slope is infinite at 0
+LEAST_VARIANCE = 1e-12  # floor below a square root, whose gradient is infinite at 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,17 +51,17 @@ class CrossQConfig(SacConfig):
         512
     """
 
-    norm: bool = structural(False, None, "also normalise layers after each hidden linear layer")
-    policy_delay: int = per_run(
-        3, AT_LEAST_ONE, "d: the actor and α are updated in every d-th update"
+    norm: bool = structural(
+        False, None, "also apply layer normalisation after each hidden linear layer"
     )
-    beta_1: float = per_run(0.5, BELOW_ONE, "Adam's β₁, of all networks")
-    alpha_beta_1: float = per_run(0.9, BELOW_ONE, "Adam's β₁, of log α")
+    policy_delay: int = per_run(
+        3, AT_LEAST_ONE, "d: number of critic updates per update of the actor and α"
+    )
+    beta_1: float = per_run(0.5, BELOW_ONE, "Adam's β₁ for all networks")
+    alpha_beta_1: float = per_run(0.9, BELOW_ONE, "Adam's β₁ for log α")
     alpha_loss: str = new_default(SacConfig, "alpha_loss", "plain")
     renorm_warmup: int = per_run(
-        100_000,
-        NON_NEGATIVE,
-        "gradient steps of a network before running statistics correct its batch statistics",
+        100_000, NON_NEGATIVE, "number of updates of a network before batch renormalisation starts"
     )
     lr: float = new_default(AgentConfig, "lr", 1e-3)
     warmup: int = new_default(AgentConfig, "warmup", 5_000)
@@ -134,7 +134,7 @@ class CrossQ(BatchNormalised, Sac):
 
     title = "CrossQ: batch renormalisation instead of target networks"
     Config = CrossQConfig
-    revision: ClassVar[int] = 2  # another place of ε in batch renormalisation
+    revision: ClassVar[int] = 2  # ε moved to another place in batch renormalisation
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "default": {},
         "reproduction": {
@@ -150,8 +150,8 @@ class CrossQ(BatchNormalised, Sac):
     def trunk(self, kind: type[Trunk] = RenormalisedTrunk, /, **inputs: int) -> Trunk:
         return super().trunk(kind, **inputs)
 
-    # Section 4.2: one pass of the critics over (s, a) and (s′, a′), a′ ~ π(·|s′), gives Q and Q′;
-    # with Q′ held fixed they regress y = r + γ (min_i Q′_i − α log π(a′|s′)).
+    # Section 4.2: one pass of the critics over (s, a) and (s′, a′), a′ ~ π(·|s′), gives Q and Q′.
+    # Q′ has no gradient, and all critics regress on y = r + γ (min_i Q′_i − α log π(a′|s′)).
 
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Next:
         return Next(*self.next_action(state, batch.s2, draw))
@@ -165,8 +165,8 @@ class CrossQ(BatchNormalised, Sac):
         y = batch.r + Hyper(state).gamma[:, None] * (1 - batch.terminated) * soft_value
         return (y[:, None] - q).square().mean(-1).sum(-1), {"q": q.mean((1, 2))}
 
-    # A network is normalised by the batch only in its own gradient step, which also updates its
-    # running statistics.
+    # A network uses batch statistics only in its own gradient step, which also updates its running
+    # statistics.
 
     def learning(self, state: State, name: str, weights: Params) -> Renormalised:
         settled = state[f"{name}/count"] >= Hyper(state).renorm_warmup

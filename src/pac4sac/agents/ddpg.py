@@ -1,6 +1,6 @@
-"""Deep deterministic policy gradient (Lillicrap et al. 2015), and the same with the PAC-Bayes
-critic. The defaults are today's usual ones instead of those of 2015: networks, Adam and replay
-buffer of SAC, Gaussian exploration noise."""
+"""Deep deterministic policy gradient (Lillicrap et al. 2015), also with the PAC-Bayes critic. The
+defaults are common current settings, not the settings of 2015: the networks, Adam and replay buffer
+of SAC, and Gaussian exploration noise."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from pac4sac.agents.settings import NON_NEGATIVE, AgentConfig, per_run
 from pac4sac.agents.tape import Stream
 
 DECAY = 0.85  # factor of the Ornstein–Uhlenbeck noise per step
-FADED = 1e5  # (index of the episode) × (step in it) after which this noise gets no new innovations
+FADED = 1e5  # (index of the episode) × (step in the episode) at which σ of this noise reaches 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +36,12 @@ class DdpgConfig(AgentConfig):
     noise: float = per_run(
         0.1,
         NON_NEGATIVE,
-        "std of the Gaussian exploration noise; the initial one for drifting noise",
+        "std of the Gaussian exploration noise; the initial std if the noise decays",
     )
     noise_kind: str = per_run(
         "white",
         ("white", "ornstein-uhlenbeck"),
-        "independent noise in each step, or noise that drifts and fades",
+        "kind of noise: independent in each step, or correlated over time and decaying",
     )
 
 
@@ -93,7 +93,7 @@ class Ddpg(Agent):
         return {"noise": Stream((states, self.da))}
 
     # --- Ornstein–Uhlenbeck noise, if a run of the cohort has it: x ← 0.85 x + σ ε, from 0 in each
-    # episode, with σ = noise · (1 − min(1, k/10⁵)), k = index of the episode × step in it.
+    # episode, with σ = noise · (1 − min(1, k/10⁵)), k = index of the episode × step in the episode.
 
     @property
     def drifting(self) -> bool:

@@ -1,5 +1,5 @@
-"""Dropout Q-functions (Hiraoka et al. 2022, Algorithm 2): REDQ with two critics with dropout and
-layer normalisation instead of a large ensemble, because a critic with dropout is itself an
+"""Dropout Q-functions (Hiraoka et al. 2022, Algorithm 2): REDQ with two critics instead of a large
+ensemble. The critics have dropout and layer normalisation; a critic with dropout is itself an
 ensemble."""
 
 from collections.abc import Mapping
@@ -31,13 +31,13 @@ class DroQConfig(RedqConfig):
 
     critics: int = structural(2, AT_LEAST_ONE, "number of critics")
     dropout: float = per_run(
-        0.01, BELOW_ONE, "probability of dropping a hidden unit of a critic in learning"
+        0.01, BELOW_ONE, "probability of dropping a hidden unit of a critic during learning"
     )
 
 
 class DropoutTrunk(Trunk):
     """Compute depth × (Linear, Dropout, LayerNorm, activation), Section 3. Units are dropped if the
-    weights include "dropout" [R, depth + 1], which has a random key for each layer, and the
+    weights include "dropout" [R, depth + 1], which holds a random key for each layer and the
     rate."""
 
     def __init__(
@@ -57,7 +57,7 @@ class DropoutTrunk(Trunk):
 
 
 class DroQ(Redq):
-    """Define DroQ: REDQ with two critics with dropout instead of a large ensemble.
+    """Define DroQ: REDQ with two dropout critics instead of a large ensemble.
 
     Args:
         configs: Settings of each run.

@@ -1,10 +1,11 @@
 """PAC4SAC for exploration: multiple shooting with a sampled critic that is held for an episode.
 
-The paper's section on multiple shooting draws Q ~ μ for every candidate action. Each draw is new,
-so what it adds to the mean is noise. Here the posterior is an ensemble, μ = (1/M) Σ_k δ_{Q_k}, and
-one Q_k is drawn when an episode begins. It ranks all candidates until the episode ends: posterior
-sampling (Osband et al. 2016). Members differ far from the data, because each bootstraps from its
-own target network, so every episode is coherent and tries something else.
+The paper's section on multiple shooting draws Q ~ μ independently for every candidate action, so
+each draw adds noise to the mean. Here the posterior is an ensemble, μ = (1/M) Σ_k δ_{Q_k}. One Q_k
+is drawn at the start of an episode and ranks all candidates until the episode ends. This is
+posterior sampling (Osband et al. 2016). Each member bootstraps from its own target network, so
+members differ far from the data. Exploration is therefore consistent within an episode and differs
+between episodes.
 """
 
 from dataclasses import dataclass
@@ -38,19 +39,25 @@ class ExploreConfig(SacConfig):
     """Hold the settings of the agent, with the networks, optimiser and replay buffer of the PAC4SAC
     paper."""
 
-    critics: int = structural(5, Interval(2), "M: members of the ensemble")
+    critics: int = structural(5, Interval(2), "M: number of members of the ensemble")
     shots: int = new_default(SacConfig, "shots", 500)
     held: int = per_run(
-        0, NON_NEGATIVE, "steps for which a member is kept; 0: until the episode ends"
+        0,
+        NON_NEGATIVE,
+        "number of steps for which a member is held; 0 holds it until the episode ends",
     )
     ranking: str = structural(
-        "member", ("member", "mean"), "rank candidates in training by one member or by the mean"
+        "member",
+        ("member", "mean"),
+        "what ranks candidates in training: one member, or the mean of all",
     )
     target: str = structural(
-        "own", TARGETS, "members bootstrap from themselves, from the mean or from the minimum"
+        "own",
+        TARGETS,
+        "what members bootstrap from: their own target network, the mean or the minimum",
     )
     outside: float = per_run(
-        0.0, UNIT, "share of the candidates drawn uniformly, outside the policy's support"
+        0.0, UNIT, "share of the candidates that are uniformly random, not from the policy"
     )
     prior_scale: float = structural(
         0.0, NON_NEGATIVE, "scale of the fixed random function that is added to each member"
@@ -89,7 +96,7 @@ class Explore(PosteriorSampling, Sac):
         prior = Trunk(inputs, c.width, 1, c.norm, c.activation)
         return PriorCritic(trunk, prior, members, scales)
 
-    # --- learning. Each member regresses its own target,
+    # --- learning. Each member regresses on its own target,
     #
     #   y_k = r + γ(1 − d)(Q̄_k(s′, a′) − α log π(a′|s′)),   a′ ~ π.
 
@@ -101,7 +108,7 @@ class Explore(PosteriorSampling, Sac):
         return Target(batch.r[:, None] + discount[:, None] * soft_value, a2)
 
     def bootstrapped(self, q2: Tensor) -> Tensor:
-        """Return the value of the next state in each member's target, [R, M or 1, B]."""
+        """Return the value of the next state in the targets of the members, [R, M or 1, B]."""
         if self.config.target == "own":
             return q2
         return q2.mean(1, keepdim=True) if self.config.target == "mean" else q2.amin(1, True)
@@ -115,8 +122,9 @@ class Explore(PosteriorSampling, Sac):
 
     # The actor maximises the ensemble's mean, E_μ[Q], as in `PosteriorSampling`.
 
-    # --- acting: candidates a_1, …, a_S | s ~ π, of which the agent takes the one with the largest
-    # Q_k. In training k is the member of the episode; in evaluation the mean ranks.
+    # --- acting: of the candidates a_1, …, a_S | s ~ π, the agent takes the one with the largest
+    # Q_k. In training, k is the member of the episode. In evaluation, candidates are ranked by the
+    # mean.
 
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         a = self.candidates(state, s, draw)  # [R, S, B, da]
@@ -134,7 +142,8 @@ class Explore(PosteriorSampling, Sac):
         return self.single(self.single.views(self.held_weights(state, "critic")), s, a)[0][:, 0]
 
     def candidates(self, state: State, s: Tensor, draw: Draw) -> Tensor:
-        """Return S candidate actions for each state, a share of which is uniform in [−1, 1]."""
+        """Return S candidate actions for each state; a share of them is uniformly random in [−1,
+        1]."""
         a = super().candidates(state, s, draw)
         if "outside" not in draw:
             return a

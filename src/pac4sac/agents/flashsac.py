@@ -1,6 +1,6 @@
-"""FlashSAC (Kim, Lee et al. 2026): SAC with few updates of large networks. Lengths of weights, of
-features and of gradients are bounded: residual networks with normalised weights, a categorical
-critic, and rewards divided so that no return leaves its range."""
+"""FlashSAC (Kim, Lee et al. 2026): SAC with few updates of large networks. It bounds the norms of
+weights, features and gradients, with residual networks, normalised weights and a categorical
+critic. Rewards are divided by a scale that keeps all returns in the range of the critic."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from pac4sac.base.errors import UserError
 TARGET_STD = 0.15
 # entropy of a Gaussian with this std, per action dimension: −0.478
 TARGET_ENTROPY = 0.5 * math.log(2 * math.pi * math.e * TARGET_STD**2)
-EXPONENT = 2.0  # exponent of the distribution of the number of steps that noise is held
+EXPONENT = 2.0  # exponent of the distribution of the number of steps for which noise is held
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class FlashSacConfig(XqcConfig):
 
 
 class BoundedStdActor(GaussianActor):
-    """Compute a policy whose log standard deviation is bounded to (−10, log_std_max) by a tanh."""
+    """Compute a policy with a log standard deviation in (−10, log_std_max), limited with a tanh."""
 
     log_std_min = -10.0
 
@@ -82,7 +82,7 @@ class BoundedStdActor(GaussianActor):
 
 
 class FlashSac(Xqc):
-    """Define FlashSAC: XQC with residual networks, bounded rewards, one update and held noise.
+    """Define FlashSAC: XQC with residual networks, bounded rewards and held exploration noise.
 
     Args:
         configs: Settings of each run.
@@ -107,8 +107,8 @@ class FlashSac(Xqc):
     config: FlashSacConfig
 
     # Architecture: inverted residual blocks with batch normalisation before each activation, and
-    # RMSNorm behind the last one. Units have weights of length 1, as in XQC; scale and shift of a
-    # normalisation of width d together have the length √d.
+    # RMSNorm after the last block. The weights of each unit have length 1, as in XQC. Scale and
+    # shift of a normalisation of width d together have length √d.
 
     def trunk(self, kind: type[Trunk] = ResidualTrunk, /, **inputs: int) -> Trunk:
         return super().trunk(kind, **inputs)
@@ -122,8 +122,8 @@ class FlashSac(Xqc):
         super().normalise(name, weights, moving)
         normalise_scales(self.nets[name], weights, moving)
 
-    # The critic is that of XQC. Actor and α move in every second update, before the critic, so the
-    # target has both as they are afterwards. The actor's batch holds s and s′, like the critic's.
+    # The critic is that of XQC. In every second update, actor and α are updated before the critic,
+    # so the target uses the new actor and α. The actor's batch holds s and s′, like the critic's.
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
         log = self.descend(
@@ -148,8 +148,8 @@ class FlashSac(Xqc):
         loss = (alpha[:, None] * log_pi - q).mean(-1)
         return loss, {"entropy": -log_pi.mean(-1), "alpha": alpha}
 
-    # Rewards are divided by the larger of two: the standard deviation of the discounted return G,
-    # and the least number that keeps all G so far within the range of the bins.
+    # Rewards are divided by the larger of two numbers: the standard deviation of the discounted
+    # return G, and the smallest number that keeps all G so far within the range of the bins.
 
     def update_reward_statistics(self, state: State, r: Tensor) -> None:
         super().update_reward_statistics(state, r)
@@ -165,7 +165,7 @@ class FlashSac(Xqc):
         return torch.maximum(std, state["rewards/needed"])
 
     # Exploration: a draw of noise ε in a = tanh(μ + σ ε) is held for k steps, with k from 1 to 16
-    # and a probability in proportion to k⁻². If the agent shoots, one of its candidates has it.
+    # and a probability proportional to k⁻². With shooting, one of the candidates uses this noise.
 
     def act(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         left, noise = state["held/steps"], state["held/noise"]
@@ -177,8 +177,8 @@ class FlashSac(Xqc):
         return super().act(state, s, {**draw, "candidates": torch.cat([noise, others], 1)})
 
     def held_distribution(self, like: Tensor) -> Tensor:
-        """Return the probabilities that noise is held for at most 1, 2, … steps, without the last
-        of them, which is 1."""
+        """Return the probabilities that noise is held for at most 1, 2, … steps. The last one,
+        which is 1, is omitted."""
         steps = torch.arange(1, self.config.held_max + 1, device=like.device, dtype=like.dtype)
         return (steps**-EXPONENT / (steps**-EXPONENT).sum()).cumsum(0)[:-1]
 

@@ -1,7 +1,7 @@
-"""Networks of a whole cohort. The weights of a network are one tensor [R, M, P]: R runs, M members
-of an ensemble, P numbers each. Layers see them as views with one leading axis G = R·M, so that a
-layer of all runs is one batched product, and an optimiser step or a Polyak step of all runs is a
-handful of operations on one tensor."""
+"""Networks of a whole cohort. The weights of a network are one tensor [R, M, P], with P numbers for
+each of M ensemble members of R runs. Layers see the weights as views with one leading axis G = R·M.
+A layer of all runs is then one batched matrix product. An optimiser step or a Polyak step of all
+runs takes a few operations on one tensor."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +18,10 @@ Params = Mapping[str, Tensor]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "relu": F.relu}
 LOG_2 = math.log(2.0)
 OBSERVED = "observed."  # prefix of statistics of observations
-# largest standardised observation, in std from the mean
+# largest absolute value of a standardised observation
 LEAST_VARIANCE, FARTHEST = (1e-8, 10.0)
-ALIGNMENT = 4  # numbers: on a GPU products read weights that begin at 16 bytes much faster
+# numbers: on a GPU, matrix products read weights much faster if they are aligned to 16 bytes
+ALIGNMENT = 4
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,9 @@ class Trunk:
             self.parameters |= {f"{i}.{name}": parameter for name, parameter in layer.items()}
 
     def normalise_observations(self) -> None:
-        """Standardise observations, the first input, with running mean and std. Both are stored
-        with the weights but get no gradient, so copies, files and exports of a network include
-        them."""
+        """Standardise observations, which are the first input, with a running mean and std. Both
+        are stored with the weights but have no gradient. Copies, files and exports of a network
+        therefore include them."""
         ds = self.inputs[0]
         first = {
             "count": Parameter((1, 1)),
@@ -124,7 +125,7 @@ class Trunk:
         weight = p["0.weight"]
         if all(x.shape[1] == inputs[0].shape[1] for x in inputs[1:]):
             return torch.bmm(torch.cat(inputs, -1), weight)
-        # A state [G, 1, ds] shared by many actions [G, S, da] is multiplied once.
+        # A state [G, 1, ds] that is shared by many actions [G, S, da] is multiplied once.
         state, *rest = (
             torch.bmm(x, w)
             for x, w in zip(inputs, torch.split(weight, self.inputs, 1), strict=True)
@@ -132,7 +133,7 @@ class Trunk:
         return sum(rest, state)
 
     def _biased(self, p: Params, i: int, x: Tensor) -> Tensor:
-        # separate from the matrix product, where it would cost a copy; here it is fused
+        # separate from the matrix product, because adding it there would need a copy
         return x + p[f"{i}.bias"]
 
     def _after(self, p: Params, i: int, x: Tensor) -> Tensor:
@@ -170,7 +171,7 @@ class Net:
         self.sizes = [size + padding for size, padding in zip(sizes, self.padding, strict=True)]
 
     def initial(self, seeds: Sequence[int], stream: str, device: torch.device) -> Tensor:
-        """Return the initial weights [R, M, P], each run from its own tape."""
+        """Return the initial weights [R, M, P]; each run draws them from its own tape."""
         count = sum(self.sizes)
         u = initial_uniforms(seeds, stream, self.members * count, device)
         weights = torch.zeros(len(seeds), self.members, count, device=device)
@@ -181,7 +182,7 @@ class Net:
         return weights
 
     def views(self, weights: Tensor) -> dict[str, Tensor]:
-        """Return the weights [R, M, P] layer by layer, {name: [G, ...]}, without a copy."""
+        """Return views of the weights [R, M, P] by layer, {name: [G, ...]}, without a copy."""
         parts = torch.split(weights.view(-1, weights.shape[-1]), self.sizes, -1)
         return {
             name: part[:, : size - padding].view(-1, *self.parameters[name].shape)
@@ -191,15 +192,14 @@ class Net:
         }
 
     def flatten(self, views: Sequence[Tensor], like: Tensor) -> Tensor:
-        """Join gradients by layer to one tensor, the inverse of `views`."""
+        """Join the gradients of all layers to one tensor; the inverse of `views`."""
         rows = []
         for view, padding in zip(views, self.padding, strict=True):
             rows += [view.flatten(1)] + ([view.new_zeros(len(view), padding)] if padding else [])
         return torch.cat(rows, -1).view_as(like)
 
     def features(self, p: Params, *inputs: Tensor) -> Tensor:
-        """Return φ [G, B, width] of inputs [R, B, ·], which are the same for all members of a
-        run."""
+        """Return φ [G, B, width] for inputs [R, B, ·]; all members of a run get the same inputs."""
         return self.trunk(p, *self.of_members(*inputs))
 
     def of_members(self, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -241,11 +241,11 @@ def weighted_sum(phi: Tensor, weights: Tensor) -> Tensor:
     return (phi * weights.transpose(1, 2)).sum(-1)
 
 
-STD_FLOOR = 1e-6  # floor of √v_p, whose slope is infinite at 0
+STD_FLOOR = 1e-6  # floor of √v_p, whose gradient is infinite at 0
 
 
 def standard_deviation(v: Tensor) -> Tensor:
-    """Return √v, with a floor near 0, because its slope there is infinite.
+    """Return √v, with a floor near 0, where the gradient is infinite.
 
     Args:
         v: Variances.
@@ -295,7 +295,7 @@ class Critic(Net):
         return self.of_own_pairs(p, *self.of_members(s, a))
 
     def of_own_pairs(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the same for pairs [G, B, ·], of which each member has its own."""
+        """Return m_p and v_p for pairs [G, B, ·]; each member has its own pairs."""
         return self.head(p, self.trunk(p, s, a))
 
     def head(self, p: Params, phi: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -317,7 +317,7 @@ class Critic(Net):
         return (m + noise * (0.5 * log_v).exp()).view(-1, noise.shape[-1], 1)
 
     def sampled(self, p: Params, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        """Return Q [R, M, B, S] for S samples of the head's weights, from noise [R, S, M, K]. A
+        """Return Q [R, M, B, S] for S samples of the head's weights, from noise [R, S, M, K]. Each
         sample is used for all pairs."""
         # [G, K, S]
         weights = torch.cat([self.sampled_weights(p, each) for each in noise.unbind(1)], -1)
@@ -372,7 +372,7 @@ class GaussianActor(Net):
         return mean, self.std(log_variance)
 
     def std(self, log_variance: Tensor) -> Tensor:
-        """Return the standard deviation, within its limits."""
+        """Return the standard deviation, clipped to its limits."""
         return (0.5 * log_variance.clamp(self.log_variance_min, 2 * self.log_std_max)).exp()
 
 

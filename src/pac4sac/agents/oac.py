@@ -27,7 +27,7 @@ class OacConfig(SacConfig):
     """
 
     beta: float = per_run(
-        4.66, ANY, "β_UB: upper bound of Q, in standard deviations above its mean"
+        4.66, ANY, "β_UB: number of standard deviations between the mean and the upper bound of Q"
     )
     shift: float = per_run(23.53, NON_NEGATIVE, "δ: KL budget of the shift of the behaviour policy")
 
@@ -67,7 +67,7 @@ class Oac(Sac):
         h = Hyper(state)
         mean, std = self.actor(self.params(state, "actor"), s)
         mean = mean.detach().requires_grad_()
-        # evaluation disables gradients, but this one is part of the policy
+        # evaluation disables gradients, but this gradient is part of the policy
         with torch.enable_grad():
             mu_q, sigma_q = self.mean_and_std(self.params(state, "critic"), s, torch.tanh(mean))
             upper_bound = mu_q + h.beta[:, None] * sigma_q
@@ -83,8 +83,8 @@ class OacGaussConfig(PacBayesConfig, OacConfig):
 
 
 class OacGauss(PacBayesCritic, Oac):
-    """Run OAC with the Gaussian head, as in the paper's architecture table: one critic with m_p and
-    √v_p."""
+    """Run OAC with one PAC-Bayes critic, m_p and √v_p: the paper's architecture table lists a
+    Gaussian head for OAC."""
 
     title = "Optimistic actor-critic on one PAC-Bayes critic"
     Config = OacGaussConfig

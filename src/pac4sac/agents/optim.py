@@ -1,5 +1,5 @@
 """Optimiser steps of a whole cohort: Adam with a learning rate per run, Polyak averaging of target
-networks, freezing of diverged runs."""
+networks, and freezing of diverged runs."""
 
 import torch
 from torch import Tensor
@@ -10,8 +10,8 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 
 
 def learning_rate(state: State, name: str) -> Tensor:
-    """Return the learning rate [R] of a network, or of log_alpha: actor_lr, critic_lr, alpha_lr …
-    if there is such a setting and it is not 0, otherwise lr."""
+    """Return the learning rate [R] of a network, or of log_alpha. This is the setting actor_lr,
+    critic_lr or alpha_lr if the agent has it and it is not 0, and lr otherwise."""
     own = state.get(f"hyper/{name.removeprefix('log_')}_lr")
     return Hyper(state).lr if own is None else torch.where(own > 0, own, Hyper(state).lr)
 
@@ -24,7 +24,7 @@ def first_decay(state: State, name: str) -> Tensor | float:
 
 
 def adam_step(state: State, name: str, gradient: Tensor, moving: Tensor, rate: Tensor) -> None:
-    """Take one step of Adam on the weights `name` [R, M, P] of the runs `moving` [R]; each run has
+    """Take one step of Adam on the weights `name` [R, M, P] of the runs `moving` [R]. Each run has
     its own learning rate [R] and step count."""
     gradient = torch.where(moving.view(-1, 1, 1), gradient, 0.0)
     count = count_up(state[f"{name}/count"], moving)
@@ -32,8 +32,8 @@ def adam_step(state: State, name: str, gradient: Tensor, moving: Tensor, rate: T
     beta_1 = first_decay(state, name)
     rate = rate * moves / (1 - beta_1**steps)
     scale = (1 - BETA_2**steps).rsqrt()
-    # Stacked, so the factors of a run are computed once; a compiler would move the powers into the
-    # loop over weights.
+    # Stacked, so that the factors of a run are computed once. Otherwise, a compiler would move the
+    # powers into the loop over weights.
     of_run = torch.stack([(1 - beta_1) * moves, (1 - BETA_2) * moves, -rate, scale])
     of_run = of_run.view(4, -1, 1, 1)
     first = state[f"{name}/first_moment"].lerp_(gradient, of_run[0])
@@ -44,14 +44,14 @@ def adam_step(state: State, name: str, gradient: Tensor, moving: Tensor, rate: T
 @torch.no_grad()
 def polyak_step(state: State, name: str, moving: Tensor) -> None:
     """Move the target network of the runs `moving` [R]: target ← target + τ (network − target)."""
-    # a run may have diverged in this update
+    # excludes runs that diverged in this update
     tau = Hyper(state).tau * (moving & state["alive"])
     state[f"{name}/target"].lerp_(state[name], tau.view(-1, 1, 1))
 
 
 def freeze_diverged(state: State, index: int, diverged: Tensor) -> None:
-    """Mark runs [R] as diverged, with the step and the index of the diverged network. Frozen runs
-    are not updated further."""
+    """Mark runs [R] as diverged, and store the step and the index of the diverged network. Diverged
+    runs are frozen: they are not updated again."""
     first_time = diverged & state["alive"]
     state["diverged_step"].copy_(torch.where(first_time, state["step"], state["diverged_step"]))
     state["diverged_net"].copy_(torch.where(first_time, index, state["diverged_net"]))

@@ -13,7 +13,7 @@ from pac4sac.agents.tape import Stream
 
 
 class ManyActors(GaussianActor):
-    """Compute several policies with one trunk and a head for each policy."""
+    """Compute several policies with one shared trunk and one head per policy."""
 
     def __init__(self, trunk: Trunk, da: int, policies: int, log_std_max: float) -> None:
         super().__init__(trunk, policies * da, log_std_max)
@@ -38,8 +38,8 @@ class OwnPolicies(PosteriorSampling, Sac):
         return {"critic": self.critic, "actor": self.actor}
 
     def of_own_policies(self, theta: Params, s: Tensor, a: Tensor) -> Tensor:
-        """Return Q_k(s, a_k), [R, M, B]: each critic for the action [R, M, B, da] of its own
-        policy."""
+        """Return Q_k(s, a_k), [R, M, B]: the value of each critic for the action [R, M, B, da] of
+        its own policy."""
         (states,) = self.critic.of_members(s)
         return self.critic.of_own_pairs(theta, states, a.flatten(0, 1))[0]
 
@@ -50,7 +50,7 @@ class OwnPolicies(PosteriorSampling, Sac):
         loss = (alpha.view(-1, 1, 1) * log_pi - q).mean((1, 2))
         return loss, {"entropy": -log_pi.mean((1, 2)), "alpha": alpha}
 
-    # --- acting: in training the policy of the drawn member; evaluation uses all of them
+    # --- acting: training uses the policy of the drawn member, and evaluation uses all policies
 
     def proposal(self, state: State, s: Tensor) -> tuple[Tensor, Tensor]:
         mean, std = super().proposal(state, s)
@@ -68,7 +68,7 @@ class OwnPolicies(PosteriorSampling, Sac):
         return torch.tanh(self.actor(self.params(state, "actor"), s)[0]).mean(1)
 
     def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        """Draw a policy for each state, and an action from it."""
+        """Draw a policy for each state, and an action from that policy."""
         # [R, M, B, da]
         a, log_pi = squashed(*self.actor(self.params(state, "actor"), s), draw["policies"])
         chosen = index_of(draw["which"], self.members).unsqueeze(1)

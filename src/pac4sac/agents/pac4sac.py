@@ -1,9 +1,9 @@
-"""PAC-Bayesian soft actor-critic (Tasdighi et al., AABI 2024): Section 3.2 in the order of the
-text, without additions.
+"""PAC-Bayesian soft actor-critic (Tasdighi et al., AABI 2024): Section 3.2 of the paper, in the
+order of its text and without additions.
 
-Letters are the paper's: w_i ~ N(m_i, v_i) are the weights of the critic's last layer, m_p and v_p
-mean and variance of Q, μ the posterior, μ₀ the prior, N the number of tuples in the replay buffer;
-θ are all the critic's parameters. Extensions of the paper are in `variants/`.
+The notation is that of the paper: w_i ~ N(m_i, v_i) are the weights of the critic's last layer, m_p
+and v_p are mean and variance of Q, μ is the posterior, μ₀ the prior, and N the number of tuples in
+the replay buffer. θ are all parameters of the critic. Extensions of the paper are in `variants/`.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,9 @@ class PacBayesConfig(AgentConfig):
     conservative: float = per_run(
         1.0, NON_NEGATIVE, "weight of the conservative term, √(KL/N) in the paper"
     )
-    critics: int = structural(1, AT_LEAST_ONE, "number of critics; their minimum is used")
+    critics: int = structural(
+        1, AT_LEAST_ONE, "number of critics; targets and the actor use their minimum"
+    )
     log_variance: float = structural(-4.6, ANY, "initial log-variance of the last layer's weights")
     lr: float = new_default(AgentConfig, "lr", 1e-3)
     warmup: int = new_default(AgentConfig, "warmup", 1_000)
@@ -101,8 +103,8 @@ class PacBayesCritic(Agent):
     config: PacBayesConfig
 
     # First paragraph: Q | s, a = Σ w_i φ_i(s, a) + b, so Q | s, a ~ N(m_p, v_p) with m_p = Σ m_i
-    # φ_i + b and v_p = Σ v_i φ_i², the forward pass of `nets.Critic`. There is one critic, where
-    # SAC has the minimum of two.
+    # φ_i + b and v_p = Σ v_i φ_i², the forward pass of `nets.Critic`. There is one critic, while
+    # SAC uses the minimum of two.
 
     def build_critic(self) -> Critic:
         return Critic(
@@ -121,8 +123,8 @@ class PacBayesCritic(Agent):
 
     # The final critic training objective L(m, v), third display. Its target r + γ stop_grad(Q)(s′)
     # is that of SAC, y = r + γ (m_p(s′, a′) − α log π(a′|s′)) with the target critic's mean and a′
-    # ~ π, never the shooting policy, as in the operator T of "Convergence properties". ξ weighs the
-    # exploration term as in Section 3.1.
+    # ~ π. As in the operator T of "Convergence properties", a′ is never from the shooting policy.
+    # ξ is the weight of the exploration term, as in Section 3.1.
 
     def objective(
         self,
@@ -162,8 +164,8 @@ class PacBayesCritic(Agent):
     def current_and_next_moments(
         self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return m_p(s, a), v_p(s, a) and v_p(s′, a′), each [R, M, B], from one pass; after a
-        terminal state there is no next value."""
+        """Return m_p(s, a), v_p(s, a) and v_p(s′, a′), each [R, M, B], from one pass. v_p(s′, a′)
+        is 0 after a terminal state."""
         m, v = self.critic(
             theta, torch.cat([batch.s, batch.s2], 1), torch.cat([batch.a, target.a2], 1)
         )
@@ -195,7 +197,7 @@ class PacBayesCritic(Agent):
 
 @dataclass(frozen=True, kw_only=True)
 class Pac4SacConfig(PacBayesConfig, SacConfig):
-    """Hold the settings of PAC4SAC: those of its critic and those of SAC.
+    """Hold the settings of PAC4SAC, which are those of its critic and of SAC.
 
     Raises:
         UserError: If a value is not allowed.
@@ -213,7 +215,7 @@ class Pac4SacConfig(PacBayesConfig, SacConfig):
 
 
 class Pac4Sac(PacBayesCritic, Sac):
-    """Define PAC4SAC: SAC with the PAC-Bayes critic, acting by shooting.
+    """Define PAC4SAC: SAC with the PAC-Bayes critic and shooting.
 
     Args:
         configs: Settings of each run.
@@ -231,8 +233,8 @@ class Pac4Sac(PacBayesCritic, Sac):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "default": {},
         "reproduction": {},
-        # The settings with the lowest regret in the study `search`: learning starts in the first
-        # episode, and the sampled critic is nearly its mean.
+        # The settings with the lowest regret in the study `search`. Learning starts in the first
+        # episode, and sampled values are close to the mean.
         "best": {"warmup": 250, "xi": 0.0, "conservative": 0.01, "log_variance": -9.2},
         # The paper's objective and shooting with the networks, batches and learned α of SAC.
         "mujoco": {
@@ -252,8 +254,8 @@ class Pac4Sac(PacBayesCritic, Sac):
         loss = (alpha[:, None] * log_pi - q).mean(-1)
         return loss, {"entropy": -log_pi.mean(-1), "alpha": alpha}
 
-    # "Critic-guided optimal action search by multiple shooting": samples a_1, …, a_S | s ~ π, for
-    # each of them a sample Q_i | a_i, s ~ μ, and the agent acts with the a_i of the largest Q_i.
+    # "Critic-guided optimal action search by multiple shooting": for samples a_1, …, a_S | s ~ π,
+    # draw Q_i | a_i, s ~ μ, and act with the a_i that has the largest Q_i.
 
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         a = self.candidates(state, s, draw)  # [R, S, B, da]

@@ -1,7 +1,7 @@
 """PBAC (Tasdighi, Haussmann, Werge, Wu, Kandemir, arXiv 2402.03055), by the authors of PAC4SAC:
-deep exploration with PAC-Bayes. The posterior is an ensemble of critics, and the prior is made of
-their targets. Each critic has its own policy, and a policy drawn every few steps acts. Details that
-the paper leaves open follow the code that its authors released."""
+deep exploration with PAC-Bayes. The posterior is an ensemble of critics, and the prior is computed
+from their targets. Each critic has its own policy. One policy acts at a time, and another is drawn
+every few steps. Details that the paper does not state follow the code that its authors released."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -38,10 +38,12 @@ class PbacConfig(SacConfig):
     kept: float = per_run(
         0.95,
         Interval(0, 1, low_open=True),
-        "share of a minibatch's errors that each critic is trained on",
+        "share of the errors in a minibatch that a critic learns from",
     )
     held: int = per_run(
-        5, NON_NEGATIVE, "steps for which a policy is kept; 0: until the episode ends"
+        5,
+        NON_NEGATIVE,
+        "number of steps for which a policy is held; 0 holds it until the episode ends",
     )
 
 
@@ -49,7 +51,7 @@ class Pbac(OwnPolicies):
     title = "PBAC: an ensemble of critics and policies, by the authors of PAC4SAC"
     Config = PbacConfig
     revision: ClassVar = (
-        2  # targets with the next action of the policy that acts, not each with its own
+        2  # all targets use the next action of the acting policy; before, each used its own policy
     )
     presets: ClassVar = {"default": {}, "reproduction": REPRODUCTION_SAC}
     updates_of_task: ClassVar = {"reproduction": 1}
@@ -59,7 +61,7 @@ class Pbac(OwnPolicies):
         return Critic(self.trunk(s=self.ds, a=self.da), self.config.critics)
 
     # --- y_k = r + γ(1 − d)(Q̄_k(s′, a′) − α log π_j(a′|s′)), where π_j is the policy that
-    # currently acts: all critics evaluate the same next action, not each the one of its own policy.
+    # currently acts: all critics evaluate the same next action, not that of their own policies.
 
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
         a2, log_pi = squashed(*self.proposal(state, batch.s2), draw["target"])
@@ -92,7 +94,7 @@ class Pbac(OwnPolicies):
         log = {"q": m.mean((1, 2)), "bellman": bellman, "kl": from_prior - 0.5 * log_variance}
         return loss, log | {"q_deviation": variance.sqrt().mean(-1)}
 
-    # --- acting: the policy of one member for some steps, as in `OwnPolicies`
+    # --- acting: the policy of one member acts for some steps, as in `OwnPolicies`
 
     def due_for_draw(self, state: State) -> Tensor:
         return super().due_for_draw(state) | held_for(state, Hyper(state).held)

@@ -1,5 +1,5 @@
-"""Posterior sampling: act with one draw from the posterior, made when an episode begins and kept
-until its end. The posterior of an ensemble is uniform over its members."""
+"""Posterior sampling: act with one sample of the posterior, drawn at the start of an episode and
+held until its end. The posterior of an ensemble is uniform over its members."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from pac4sac.agents.tape import Stream
 
 
 class HeldDraw(Agent):
-    """Keep a draw for several steps."""
+    """Hold a random draw for several steps."""
 
     def act(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         self.draw_member(state, draw, self.due_for_draw(state))
@@ -22,7 +22,7 @@ class HeldDraw(Agent):
         return super().act(state, s, self.held_draw(state, draw))
 
     def due_for_draw(self, state: State) -> Tensor:
-        """Return the runs [R] that draw in this step."""
+        """Return the runs [R] that need a new draw in this step."""
         return state["episode_begins"]
 
     @abstractmethod
@@ -30,7 +30,7 @@ class HeldDraw(Agent):
         """Make a new draw for the runs that are due."""
 
     def held_draw(self, state: State, draw: Draw) -> Draw:
-        """Return the random numbers for acting, if the kept draw replaces a stream."""
+        """Return the random numbers for acting; a held draw may replace a stream."""
         return draw
 
     def end_of_episode(self, state: State, ended: Tensor) -> None:
@@ -49,7 +49,7 @@ class PosteriorSampling(HeldDraw):
 
     @property
     def members(self) -> int:
-        """Return the number of members among which one is drawn for an episode."""
+        """Return the number of members from which one is drawn for each episode."""
         return self.critic.members
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
@@ -65,14 +65,14 @@ class PosteriorSampling(HeldDraw):
         state["member"].copy_(torch.where(due, member, state["member"]))
 
     def held_weights(self, state: State, name: str) -> Tensor:
-        """Return the weights [R, 1, P] of the current member of each run, out of [R, M, P]."""
+        """Select the weights [R, 1, P] of the current member of each run from [R, M, P]."""
         weights = state[name].flatten(0, 1)
         member = torch.arange(self.runs, device=weights.device) * self.members + state["member"]
         return weights.index_select(0, member).unsqueeze(1)
 
     def drawn_values(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        """Return values of one member each, with one draw of its weights if it has a posterior; the
-        noise also selects the member."""
+        """Return sampled values, each from one member, with a sample of its weights if it has a
+        posterior. The noise also selects the member."""
         theta = self.params(state, "critic")
         if self.critic.gaussian:
             q = self.critic.sampled(theta, s, a, noise)  # [R, M, B, S]
@@ -91,12 +91,13 @@ class PosteriorSampling(HeldDraw):
 
 
 def index_of(uniform: Tensor, members: int) -> Tensor:
-    """Return the member that a uniform number draws."""
-    return (uniform * members).long().clamp_max(members - 1)  # u = 1 would exceed the last index
+    """Convert a uniform number to the index of a member."""
+    # clamped, because u = 1 would exceed the last index
+    return (uniform * members).long().clamp_max(members - 1)
 
 
 def held_for(state: State, steps: Tensor) -> Tensor:
-    """Return the runs [R] whose member was kept for this number of steps; 0 keeps it for the whole
+    """Return the runs [R] whose member was held for this number of steps; 0 holds it for the whole
     episode."""
-    # Floats, because compiled CPU code would also divide whole numbers in empty lanes, by 0.
+    # Floats, because compiled CPU code would also divide integers by 0 in unused vector lanes.
     return (torch.remainder(state["step"].to(steps.dtype), steps.clamp_min(1)) == 0) & (steps > 0)

@@ -1,5 +1,5 @@
-"""Critics with randomised prior functions (Osband et al. 2018): a fixed random function is added to
-each member, so that members differ where data are missing."""
+"""Critics with randomised prior functions (Osband et al. 2018). A fixed random function is added to
+each member, so members differ in states without data."""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,8 @@ PRIOR = "prior_function."  # prefix of the weights of p_k
 
 
 class PriorCritic(Critic):
-    """Compute m_k(s, a) = Σ m_i φ_i + b + p_k(s, a): a learned part on the member's features φ, and
-    a fixed random function p_k with one hidden layer."""
+    """Compute m_k(s, a) = Σ m_i φ_i + b + p_k(s, a). The features φ and the head of a member are
+    learned; p_k is a fixed random function with one hidden layer."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class PriorCritic(Critic):
         super().__init__(trunk, members, gaussian, log_variance)
         self.prior, self.scales = prior, scales
         added = prior.parameters | {"head": Parameter((prior.width, 1), prior.width**-0.5)}
-        # Stored with the trained weights but without a gradient, so copies, files and members
+        # Stored with the trained weights but without a gradient, so that copies, files and members
         # include it.
         self.lay_out(
             self.parameters | {PRIOR + name: parameter for name, parameter in added.items()}
@@ -63,8 +63,8 @@ class PriorCritic(Critic):
         return self.per_member(weighted_sum(self.prior(fixed, s, a), fixed["head"]))
 
     def of_prior(self, p: Params) -> Params:
-        """Return the weights of the random functions, with the statistics of observations if these
-        are standardised."""
+        """Return the weights of the random functions, with the observation statistics if
+        observations are standardised."""
         return {
             name.removeprefix(PRIOR): x.detach()
             for name, x in p.items()

@@ -1,6 +1,6 @@
 """Randomized ensembled double Q-learning (Chen et al. 2021, Algorithm 1): SAC with an ensemble of N
-critics and many updates per step. The target is the minimum of M critics drawn for each update; the
-actor maximises the mean of all critics."""
+critics and many updates per step. The target uses the minimum of M critics, which are drawn for
+each update. The actor maximises the mean of all critics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,12 +40,14 @@ class RedqConfig(SacConfig):
 
     critics: int = structural(10, AT_LEAST_ONE, "N: number of critics")
     subset: int = per_run(
-        2, AT_LEAST_ONE, "M: critics drawn for each target, which takes their minimum"
+        2, AT_LEAST_ONE, "M: number of critics in each target, which uses their minimum"
     )
-    updates_per_step: int = per_run(20, AT_LEAST_ONE, "G: updates after each environment step")
+    updates_per_step: int = per_run(
+        20, AT_LEAST_ONE, "G: number of updates after each environment step"
+    )
     warmup: int = new_default(AgentConfig, "warmup", 5_000)
     policy_delay: int = per_run(
-        20, AT_LEAST_ONE, "d: the actor and α are updated in every d-th update"
+        20, AT_LEAST_ONE, "d: number of critic updates per update of the actor and α"
     )
 
     def __post_init__(self) -> None:
@@ -81,12 +83,11 @@ class Redq(Sac):
     updates_of_task: ClassVar[Mapping[str, int]] = {}  # G is part of the algorithm
     config: RedqConfig
 
-    # Lines 6 to 9: each of G updates draws a batch and a subset 𝓜 of M critics; all N critics
-    # regress one target,
+    # Lines 6 to 9: each of G updates draws a batch and a subset 𝓜 of M critics. All N critics
+    # regress on the same target,
     #
     #   y = r + γ (min_{i ∈ 𝓜} Q′_i(s′, a′) − α log π(a′|s′)),  a′ ~ π(·|s′)
-    #
-    # which is that of SAC except for the minimum.
+    # which differs from the target of SAC only in the minimum.
 
     def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
         q2, _ = self.critic(self.target_params(state, draw), s2, a2)  # [R, N, B]
@@ -115,8 +116,8 @@ class Redq(Sac):
 
 
 def drawn_subset(uniforms: Tensor, size: Tensor) -> Tensor:
-    """Return a mask [R, N] of a random subset of members of the run's size [R]: those with the
-    smallest uniform numbers."""
+    """Return a mask [R, N] of a random subset of the members. The subset has the size [R] of the
+    run, and consists of the members with the smallest uniform numbers."""
     mine, others = uniforms.unsqueeze(2), uniforms.unsqueeze(1)
     place = torch.arange(uniforms.shape[1], device=uniforms.device)
     # [R, N, N]; ties are broken by index

@@ -1,5 +1,5 @@
-"""The replay buffer of a cohort: one ring of packed transitions per run, on the learner's device,
-read by one gather."""
+"""The replay buffer of a cohort. It has one ring of packed transitions per run on the learner's
+device, and one gather reads a batch."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ class Batch(NamedTuple):
         a: Actions [R, B, da].
         r: Rewards [R, B].
         s2: Next states [R, B, ds]; at a time limit the true next state.
-        terminated: 1 if the episode terminated, 0 at a time limit [R, B]. With n-step targets it
+        terminated: 1 if the episode terminated, 0 at a time limit [R, B]. With n-step targets, it
             includes their discount, so the target is r + γ (1 − terminated) · value.
 
     Example:
@@ -30,8 +30,8 @@ class Batch(NamedTuple):
     a: Tensor  # [R, B, da]
     r: Tensor  # [R, B]
     s2: Tensor  # [R, B, ds], the true next state, also if a time limit truncated the episode
-    # [R, B], 1 if the episode terminated; a time limit does not terminate it. For n-step returns
-    # it includes their discount, so that r + γ (1 − terminated) · value is the target.
+    # [R, B], 1 if the episode terminated; a time limit does not terminate it. With n-step targets,
+    # it includes their discount, so the target is r + γ (1 − terminated) · value.
     terminated: Tensor
 
 
@@ -46,12 +46,12 @@ def pack(s: Tensor, a: Tensor, r: Tensor, s2: Tensor, terminated: Tensor) -> Ten
 
 def store(data: Tensor, row: Tensor, step: Tensor) -> None:
     """Write the transitions of one lockstep step into data [R, capacity, width]; `step` is the
-    number stored before."""
+    number of transitions stored before."""
     data.index_copy_(1, (step % data.shape[1]).reshape(1), row.unsqueeze(1))
 
 
 def sample(data: Tensor, uniforms: Tensor, n: Tensor, ds: int, da: int) -> Batch:
-    """Draw transitions with replacement from the first n, one for each uniform number [R, B]."""
+    """Draw transitions with replacement from the first n: one for each uniform number [R, B]."""
     return at(data, indices(uniforms, n), ds, da)
 
 
@@ -66,9 +66,9 @@ def at(data: Tensor, index: Tensor, ds: int, da: int) -> Batch:
 def join(
     data: Tensor, index: Tensor, n: Tensor, batch: Batch, steps: Tensor, longest: int, gamma: Tensor
 ) -> Batch:
-    """Return n-step transitions: each of the batch joined with those after it, up to the run's
-    number of steps [R]. Joining stops at the end of the episode, where the next transition in the
-    ring does not start in the state in which this one ended."""
+    """Return n-step transitions. Each transition of the batch is joined with those after it, up to
+    the number of steps [R] of the run. Joining stops at the end of an episode: the next transition
+    in the ring then starts in another state than the one in which this transition ended."""
     ds, da = batch.s.shape[-1], batch.a.shape[-1]
     r, s2, terminated = batch.r, batch.s2, batch.terminated
     discount, joined = torch.ones_like(r), torch.ones_like(r, dtype=torch.bool)
@@ -84,7 +84,8 @@ def join(
 
 def indices(uniforms: Tensor, n: Tensor) -> Tensor:
     """Convert uniform numbers to indices among the first n transitions."""
-    return (uniforms * n).long().clamp_max(n - 1)  # u = 1 would read the ring of the next run
+    # clamped, because u = 1 would read the ring of the next run
+    return (uniforms * n).long().clamp_max(n - 1)
 
 
 def unpack(rows: Tensor, ds: int, da: int) -> Batch:

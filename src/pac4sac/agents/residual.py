@@ -1,5 +1,5 @@
-"""Inverted residual blocks: each widens its features, narrows them again, and adds them to its
-input, with batch normalisation before each activation."""
+"""Inverted residual blocks. A block widens its features, narrows them again, and adds them to its
+input. Each activation follows a batch normalisation."""
 
 from collections.abc import Mapping
 

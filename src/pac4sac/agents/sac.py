@@ -1,9 +1,9 @@
-"""Soft actor-critic (Haarnoja et al. 2018): twin critics whose minimum is the target; entropy
-weight fixed or learned.
+"""Soft actor-critic (Haarnoja et al. 2018): twin critics with their minimum in the target, and a
+fixed or learned entropy weight.
 
-Any agent with this actor can also *shoot*: draw S actions from the policy and take the one its
-critic values most. For SAC this is a control, off by default; for PAC4SAC it is part of the
-algorithm.
+Any agent with this actor can use *shooting*: it draws S actions from the policy and takes the
+action that its critic values most. For SAC, shooting is a control and is off by default. For
+PAC4SAC, it is part of the algorithm.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from pac4sac.agents.tape import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class SacConfig(AgentConfig):
-    """Hold the settings of SAC. Defaults are those of Haarnoja et al. (2018b), with learned α.
+    """Hold the settings of SAC. The defaults are those of Haarnoja et al. (2018b), with learned α.
 
     Raises:
         UserError: If a value is not allowed.
@@ -43,12 +43,10 @@ class SacConfig(AgentConfig):
         0.1
     """
 
-    alpha: float = per_run(
-        1.0, NON_NEGATIVE, "weight of the entropy; the initial value if it is learned"
-    )
+    alpha: float = per_run(1.0, NON_NEGATIVE, "entropy weight; the initial value if α is learned")
     learn_alpha: bool = per_run(True, None, "learn α towards the target entropy")
     target_entropy: float = per_run(
-        -1.0, ANY, "target entropy per action dimension; the target is this times d_a"
+        -1.0, ANY, "target entropy per action dimension; multiplied by the number of dimensions"
     )
     alpha_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for log α; 0: same as lr")
     alpha_loss: str = structural(
@@ -57,14 +55,14 @@ class SacConfig(AgentConfig):
         "loss of a learned α: (entropy − target) times log α (log) or α (plain)",
     )
     log_std_max: float = structural(
-        2.0, Interval(-5, 10, low_open=True), "largest log of the policy's standard deviation"
+        2.0, Interval(-5, 10, low_open=True), "largest log standard deviation of the policy"
     )
     shots: int = per_run(
-        1,
-        AT_LEAST_ONE,
-        "S: candidate actions drawn per step; the agent takes the one with the largest Q",
+        1, AT_LEAST_ONE, "S: actions sampled per step; the agent takes the one with the largest Q"
     )
-    critics: int = structural(2, AT_LEAST_ONE, "number of critics; their minimum is used")
+    critics: int = structural(
+        2, AT_LEAST_ONE, "number of critics; targets and the actor use their minimum"
+    )
 
 
 class Sac(Agent):
@@ -86,7 +84,7 @@ class Sac(Agent):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "default": {},
         "reproduction": REPRODUCTION_SAC,
-        # With this α SAC is closest to its row in the paper; see the study `calibrate-rivals`.
+        # With this α, SAC is closest to its row in the paper; see the study `calibrate-rivals`.
         "calibrated": {**REPRODUCTION_SAC, "alpha": 0.1},
         "published-curves": PUBLISHED_CURVES,
     }
@@ -126,7 +124,8 @@ class Sac(Agent):
         return log
 
     def next_action(self, state: State, s2: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        """Draw a′ ~ π(·|s′), never from the shooting policy, and return it with its log-density."""
+        """Draw a′ ~ π(·|s′) and return it with its log-density. The shooting policy is never used
+        here."""
         return squashed_sample(*self.actor(self.params(state, "actor"), s2), draw["target"])
 
     # --- the temperature α
@@ -201,8 +200,7 @@ class Sac(Agent):
 
 def pairs(s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
     """Return states [R, B, ds] and their candidates [R, S, B, da] as inputs of a critic, [R, S·B,
-    ·]. A single state stays [R, 1, ds], because a critic then multiplies it once for all
-    candidates."""
+    ·]. A single state stays [R, 1, ds], so the critic multiplies it once for all candidates."""
     runs, count, states, _ = a.shape
     if states > 1:
         s = s.unsqueeze(1).expand(-1, count, -1, -1).reshape(runs, count * states, -1)
@@ -210,8 +208,8 @@ def pairs(s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def best_candidate(candidates: Tensor, q: Tensor, shots: Tensor) -> Tensor:
-    """Return the candidate [R, B, da] with the largest q [R, S, B]. Of the candidates
-    [R, S, B, da], a run has its own number of shots [R]; the rest of the tensor is ignored."""
+    """Return the candidate [R, B, da] with the largest q [R, S, B]. Each run uses only its own
+    number of shots [R] of the candidates [R, S, B, da]."""
     unused = torch.arange(q.shape[1], device=q.device) >= shots[:, None]  # [R, S]
     index = q.masked_fill(unused.unsqueeze(-1), -torch.inf).argmax(1)  # [R, B]
     chosen = index[:, None, :, None].expand(-1, 1, -1, candidates.shape[-1])

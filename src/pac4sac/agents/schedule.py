@@ -14,8 +14,8 @@ def scheduled(schedule: str, rate: Tensor, end: Tensor, progress: Tensor) -> Ten
     Args:
         schedule: One of `SCHEDULES`.
         rate: Learning rate at the beginning [R].
-        end: Final learning rate ÷ initial one [R].
-        progress: Fraction of the schedule that is over [R]; from 1 on the rate is constant.
+        end: Final learning rate ÷ initial learning rate [R].
+        progress: Fraction of the schedule that has passed [R]; the rate is constant after 1.
     """
     if schedule == "constant":
         return rate

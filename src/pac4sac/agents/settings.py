@@ -1,4 +1,5 @@
-"""Settings: dataclass fields with a range and a meaning, either per run or shared by a cohort."""
+"""Settings, which are dataclass fields with a range and a meaning, per run or shared by a
+cohort."""
 
 import dataclasses
 import inspect
@@ -22,24 +23,25 @@ from pac4sac.base.ranges import Interval as Interval
 
 T = TypeVar("T")
 
-# Common settings of all algorithms in the studies of the PAC4SAC paper: its networks, optimiser and
+# Settings that all algorithms share in the studies of the PAC4SAC paper: networks, optimiser and
 # replay buffer.
 REPRODUCTION: Mapping[str, Any] = {
     **{"lr": 1e-3, "warmup": 1_000, "batch": 32, "capacity": 25_000},
     **{"depth": 3, "norm": True, "activation": "silu"},
 }
-# The paper states α for PAC4SAC only; agents with SAC's actor use the same. In the first preset α
-# is learned if the algorithm's own publication learns it.
+# The paper states α for PAC4SAC only; agents with SAC's actor use the same α. In the first preset,
+# α is learned if the algorithm's own publication learns it.
 REPRODUCTION_AUTO: Mapping[str, Any] = {**REPRODUCTION, "alpha": 0.2, "log_std_max": 1.0}
 REPRODUCTION_SAC: Mapping[str, Any] = {**REPRODUCTION_AUTO, "learn_alpha": False}
-# Settings of SAC, REDQ and DroQ in the published curves that reports compare with.
+# Settings of SAC, REDQ and DroQ in the published curves with which reports compare them.
 PUBLISHED_CURVES: Mapping[str, Any] = {"lr": 1e-3, "warmup": 5_000, "alpha_loss": "plain"}
 
 
 def per_run(default: T, allowed: Allowed, help: str) -> T:
     """Declare a setting that may differ between the runs of a cohort.
 
-    The agent reads it as a tensor of shape [R], a choice as its index among the allowed values.
+    The agent reads the setting as a tensor of shape [R]. A choice is read as its index among the
+    allowed values.
 
     Args:
         default: Default value.
@@ -110,7 +112,7 @@ def new_default(config: "type[AgentConfig]", name: str, default: T) -> T:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentConfig:
-    """Hold the settings of every agent; the defaults are usual in publications on MuJoCo.
+    """Hold the settings that every agent has. The defaults are common in publications on MuJoCo.
 
     Raises:
         UserError: If a value is not allowed.
@@ -123,10 +125,12 @@ class AgentConfig:
 
     gamma: float = per_run(0.99, BELOW_ONE, "discount factor")
     tau: float = per_run(
-        0.005, Interval(0, 1, low_open=True), "step of the target networks towards the online ones"
+        0.005,
+        Interval(0, 1, low_open=True),
+        "τ: step size of the target networks towards the online networks",
     )
     lr: float = per_run(
-        3e-4, POSITIVE, "Adam's learning rate for networks without a rate of their own"
+        3e-4, POSITIVE, "Adam's learning rate for all networks that have no separate rate"
     )
     actor_lr: float = per_run(
         0.0, NON_NEGATIVE, "Adam's learning rate for the actor; 0: same as lr"
@@ -138,24 +142,28 @@ class AgentConfig:
         "constant", SCHEDULES, "learning-rate schedule over the updates of each network"
     )
     lr_steps: int = per_run(
-        1_000_000, AT_LEAST_ONE, "environment steps until a schedule of learning rates ends"
+        1_000_000, AT_LEAST_ONE, "number of environment steps until a learning-rate schedule ends"
     )
     warmup: int = per_run(
-        10_000, NON_NEGATIVE, "steps of uniform random actions before learning starts"
+        10_000, NON_NEGATIVE, "number of steps with uniformly random actions before learning starts"
     )
-    batch: int = structural(256, AT_LEAST_ONE, "transitions per update")
+    batch: int = structural(256, AT_LEAST_ONE, "number of transitions in a minibatch")
     capacity: int = structural(
         1_000_000, AT_LEAST_ONE, "capacity of the replay buffer in transitions"
     )
-    updates_per_step: int = per_run(1, AT_LEAST_ONE, "updates after each environment step")
-    n_step: int = per_run(1, Interval(1, 1000), "n: rewards summed before a target bootstraps")
-    width: int = structural(256, AT_LEAST_ONE, "units of a hidden layer")
+    updates_per_step: int = per_run(
+        1, AT_LEAST_ONE, "number of updates after each environment step"
+    )
+    n_step: int = per_run(
+        1, Interval(1, 1000), "n: number of rewards that are summed before a target bootstraps"
+    )
+    width: int = structural(256, AT_LEAST_ONE, "number of units per hidden layer")
     depth: int = structural(2, Interval(1, 100), "hidden layers")
     critic_width: int = structural(
-        0, NON_NEGATIVE, "units of a hidden layer of a critic; 0: same as width"
+        0, NON_NEGATIVE, "number of units per hidden layer of a critic; 0: same as width"
     )
     critic_depth: int = structural(
-        0, Interval(0, 100), "hidden layers of a critic; 0: same as depth"
+        0, Interval(0, 100), "number of hidden layers of a critic; 0: same as depth"
     )
     normalise_observations: bool = structural(
         False, None, "standardise observations with running mean and standard deviation"
@@ -216,8 +224,8 @@ def check_declared(config: Any, agent: str) -> None:
             and "__dataclass_fields__" not in vars(each)
         ):
             raise UserError(
-                f"{each.__name__} lacks the line @dataclass(frozen=True, kw_only=True) above "
-                "its class."
+                f"{each.__name__} is not a dataclass; put @dataclass(frozen=True, kw_only=True) "
+                "above the class."
             )
     if plain := [f.name for f in dataclasses.fields(config) if "allowed" not in f.metadata]:
         raise UserError(

@@ -1,5 +1,5 @@
-"""Arguments and results of an agent's functions: the state of a cohort, random numbers of the tape,
-per-run settings."""
+"""Types of the arguments and results of an agent's functions: the state of a cohort, the random
+numbers of the tape, and per-run settings."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -51,8 +51,8 @@ class Target(NamedTuple):
     """Hold the target of the critic, which `bellman_target` returns.
 
     Attributes:
-        y: Value that the critic regresses [R, B].
-        a2: Next action that it was computed with [R, B, da].
+        y: Value that the critic regresses on [R, B].
+        a2: Next action that was used to compute it [R, B, da].
 
     Example:
         >>> import torch
@@ -61,11 +61,11 @@ class Target(NamedTuple):
         torch.Size([2, 32])
     """
 
-    y: Tensor  # [R, B], value that the critic regresses
+    y: Tensor  # [R, B], value that the critic regresses on
     a2: Tensor  # [R, B, da], next action of the target
 
 
 def count_up(counts: Tensor, chosen: Tensor) -> Tensor:
-    """Add one where chosen, in place. Adding the booleans instead triggers a bug of Triton's
-    compiler, which moves their conversion after its use."""
+    """Add one to the chosen elements, in place. Adding the booleans instead triggers a bug in
+    Triton's compiler, which moves their conversion after its use."""
     return counts.copy_(torch.where(chosen, counts + 1, counts))

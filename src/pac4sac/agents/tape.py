@@ -1,7 +1,7 @@
-"""The random numbers of a cohort: one tape per run, in blocks, each block from a generator seeded
-by (run seed, stream, block number). A run therefore draws the same numbers in any cohort, a
-checkpoint stores counters and no generator state, and a captured CUDA graph only reads a position.
-"""
+"""The random numbers of a cohort. Each run has a tape that consists of blocks. A generator seeded
+with (run seed, stream, block number) draws each block. A run therefore draws the same numbers in
+any cohort. A checkpoint stores counters instead of generator states, and a captured CUDA graph only
+reads a position."""
 
 import hashlib
 import math
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pac4sac.base.errors import UserError
 
-BLOCK = 64  # positions per block: long enough for cheap drawing, short enough to fit any memory
+BLOCK = 64  # positions per block: enough for efficient drawing, and few enough to fit in memory
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Stream:
     Attributes:
         shape: Shape for one run.
         uniform: Whether they are uniform on [0, 1) instead of standard normal.
-        rows: Length of the first axis of each run if runs differ; the rest is zero.
+        rows: Length of the first axis for each run, if runs differ; the rest is zero.
 
     Example:
         >>> from pac4sac.agents.api import Stream
@@ -47,7 +47,7 @@ class Part:
     def draw(self, number: int, generator: torch.Generator) -> None:
         digest = hashlib.blake2b(f"{self.source} {number}".encode(), digest_size=8).digest()
         generator.manual_seed(int.from_bytes(digest, "little"))
-        # A strided view is drawn separately, so that a run gets the same numbers as when it is
+        # A strided view is drawn separately, so that a run gets the same numbers as when it trains
         # alone.
         out = self.place if self.place.is_contiguous() else self.place.new_empty(self.place.shape)
         (out.uniform_ if self.uniform else out.normal_)(generator=generator)
@@ -56,7 +56,7 @@ class Part:
 
 
 class Tape:
-    """Hold the current block of every stream for all runs: `blocks[name]` is [R, lanes · length,
+    """Hold the current block of every stream for all runs. `blocks[name]` is [R, lanes · length,
     *shape]. With several lanes, each position has independent numbers in each lane."""
 
     def __init__(
@@ -113,7 +113,8 @@ class Reading(dict[str, Tensor]):
 
 
 def read(blocks: Mapping[str, Tensor], position: Tensor) -> Reading:
-    """Read at a position held in a device tensor; lane k is at position + k · length."""
+    """Read the numbers at a position that a device tensor holds; lane k is at position + k ·
+    length."""
     at = {name: (position % block.shape[1]).reshape(1) for name, block in blocks.items()}
     return Reading(
         {name: block.index_select(1, at[name]).squeeze(1) for name, block in blocks.items()}
@@ -121,26 +122,27 @@ def read(blocks: Mapping[str, Tensor], position: Tensor) -> Reading:
 
 
 def initial_uniforms(seeds: Sequence[int], name: str, count: int, device: torch.device) -> Tensor:
-    """Return [R, count] uniform numbers for initial weights, each run from its own tape."""
+    """Return uniform numbers [R, count] for initial weights; each run draws them from its own
+    tape."""
     tape = Tape(seeds, {name: Stream((count,), uniform=True)}, device, length=1)
     tape.seek(0)
     return tape.blocks[name].squeeze(1)
 
 
 def scrambled(x: Tensor) -> Tensor:
-    """Hash whole numbers below 2³² one to one."""
+    """Hash integers below 2³² one to one."""
     for _ in range(2):
         x = ((x ^ (x >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
     return x ^ (x >> 16)
 
 
 def hashed_uniforms(keys: Tensor, count: int) -> Tensor:
-    """Return [K, count] numbers in [0, 1) computed from keys [K] in [0, 1), when more numbers are
-    needed than a tape can store."""
+    """Return numbers in [0, 1), [K, count], as hashes of keys [K] in [0, 1). Use this when more
+    numbers are needed than a tape can store."""
     key = scrambled((keys * 2**24).long()).unsqueeze(-1)
     return (scrambled(scrambled(torch.arange(count, device=keys.device)) ^ key) >> 8) / 2**24
 
 
 def size(streams: Mapping[str, Stream], length: int = BLOCK) -> int:
-    """Return how many numbers per run a tape of these streams keeps in memory."""
+    """Return the number of values per run that a tape of these streams keeps in memory."""
     return length * sum(math.prod(stream.shape) for stream in streams.values())

@@ -1,6 +1,6 @@
 """Twin delayed deep deterministic policy gradient (Fujimoto et al. 2018): DDPG with the three
-changes of the paper's Sections 4.2, 5.2 and 5.3, in that order. `docs/own-agent.md` goes through
-this file line by line."""
+changes of the paper's Sections 4.2, 5.2 and 5.3, in this order. `docs/own-agent.md` explains this
+file line by line."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,12 +36,16 @@ class Td3Config(AgentConfig):
     """
 
     noise: float = per_run(0.1, NON_NEGATIVE, "std of the Gaussian exploration noise")
-    smoothing: float = per_run(0.2, NON_NEGATIVE, "σ̃: std of the noise on the target's action")
-    smoothing_limit: float = per_run(0.5, NON_NEGATIVE, "c: largest noise on the target's action")
-    policy_delay: int = per_run(
-        2, AT_LEAST_ONE, "d: actor and target networks are updated in every d-th update"
+    smoothing: float = per_run(0.2, NON_NEGATIVE, "σ̃: std of the noise on the action in the target")
+    smoothing_limit: float = per_run(
+        0.5, NON_NEGATIVE, "c: limit of the noise on the action in the target"
     )
-    critics: int = structural(2, AT_LEAST_ONE, "number of critics; the target takes their minimum")
+    policy_delay: int = per_run(
+        2,
+        AT_LEAST_ONE,
+        "d: number of critic updates per update of the actor and the target networks",
+    )
+    critics: int = structural(2, AT_LEAST_ONE, "number of critics; targets use their minimum")
     warmup: int = new_default(AgentConfig, "warmup", 25_000)
 
 
@@ -71,9 +75,9 @@ class Td3(Agent):
         self.critic = Critic(self.trunk(s=self.ds, a=self.da), self.config.critics)
         return {"critic": self.critic, "actor": self.actor}
 
-    # Section 4.2, clipped double Q-learning: y = r + γ min_i Q′_i(s′, ã), which both critics
-    # regress. That minimum is `target_value`, and the sum of the squared errors is `critic_loss`,
-    # both of the base class.
+    # Section 4.2, clipped double Q-learning: y = r + γ min_i Q′_i(s′, ã), on which both critics
+    # regress. The base class computes the minimum in `target_value` and the sum of the squared
+    # errors in `critic_loss`.
 
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
         a2 = self.smoothed_action(state, batch.s2, draw["smoothing"])
@@ -88,14 +92,14 @@ class Td3(Agent):
     )
 
     def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
-        """Return the loss of the deterministic policy gradient through the first critic (Algorithm
-        1, ∇_a Q_θ₁(s, a) at a = π(s))."""
+        """Return the loss of the deterministic policy gradient through the first critic: Algorithm
+        1, ∇_a Q_θ₁(s, a) at a = π(s)."""
         # [R, M, B]
         q, _ = self.critic(self.params(state, "critic"), batch.s, self.actor(pi, batch.s))
         return -q[:, 0].mean(-1), {}
 
     # Section 5.3, target policy smoothing: ã = π′(s′) + ε with ε ~ clip(N(0, σ̃), −c, c), within
-    # the actions there are.
+    # the range of actions.
 
     def smoothed_action(self, state: State, s2: Tensor, noise: Tensor) -> Tensor:
         h = Hyper(state)

@@ -1,6 +1,6 @@
 """Truncated quantile critics (Kuznetsov et al. 2020): SAC with N critics that each predict M
-quantiles of the return. The target is the mixture of all quantiles without the largest atoms, which
-cause overestimation."""
+quantiles of the return. The target is the mixture of all quantiles without the largest atoms,
+because these cause overestimation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class TqcConfig(SacConfig):
 
     critics: int = structural(5, AT_LEAST_ONE, "N: number of critics")
     quantiles: int = structural(
-        25, Interval(1, 1000), "M: quantiles of the return that each critic predicts"
+        25, Interval(1, 1000), "M: number of quantiles of the return that each critic predicts"
     )
     dropped: int = per_run(
         2, NON_NEGATIVE, "d: number of largest atoms per critic that the target drops"
@@ -61,7 +61,8 @@ class TqcConfig(SacConfig):
 
 
 class QuantileCritic(Critic):
-    """Compute Z(s, a): atoms θ_m(s, a) of equal weight, at the quantiles τ_m = (2m − 1)/2M."""
+    """Compute Z(s, a), which consists of atoms θ_m(s, a) of equal weight at the quantiles τ_m = (2m
+    − 1)/2M."""
 
     def __init__(self, trunk: Trunk, members: int, quantiles: int) -> None:
         Net.__init__(self, trunk, linear_parameters(trunk.width, quantiles), members)
@@ -105,8 +106,8 @@ class Tqc(Sac):
         )
 
     # Section 3.2: the N·M atoms of all target critics are pooled and sorted, z_(1) ≤ z_(2) ≤ …; the
-    # smallest kN of them, k = M − d, make the target's distribution, y_i = r + γ (z_(i)(s′, a′) − α
-    # log π(a′|s′)).
+    # smallest kN of them, k = M − d, form the distribution of the target, y_i = r + γ (z_(i)(s′,
+    # a′) − α log π(a′|s′)).
 
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
         a2, log_pi = self.next_action(state, batch.s2, draw)
@@ -116,15 +117,15 @@ class Tqc(Sac):
         discount = Hyper(state).gamma[:, None] * (1 - batch.terminated)
         return Target(batch.r.unsqueeze(-1) + discount.unsqueeze(-1) * soft_value, a2)
 
-    # Eq. (10) and (11): each critic learns all its atoms θ_m by the quantile Huber loss, over the
-    # atoms that were kept, 1/kNM Σ_m Σ_{i ≤ kN} ρ_τm(y_i − θ_m), ρ_τ(u) = |τ − 1(u < 0)| L(u) with
-    # Huber's L.
+    # Eq. (10) and (11): each critic trains all its atoms θ_m with the quantile Huber loss over the
+    # kept atoms of the target, 1/kNM Σ_m Σ_{i ≤ kN} ρ_τm(y_i − θ_m), ρ_τ(u) = |τ − 1(u < 0)| L(u)
+    # with Huber's L.
 
     def critic_loss(
         self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
     ) -> Loss:
         atoms = self.critic.atoms(theta, batch.s, batch.a)
-        # [R, N, B, M, NM] is by far the largest tensor, so it is passed over few times
+        # [R, N, B, M, NM] is by far the largest tensor, so few operations read it
         u = target.y[:, None, :, None, :] - atoms.unsqueeze(-1)
         quantiles, place = self.config.quantiles, torch.arange(u.shape[-1], device=u.device)
         tau = ((torch.arange(quantiles, device=u.device) + 0.5) / quantiles).unsqueeze(-1)
@@ -144,8 +145,8 @@ class Tqc(Sac):
         return self.critic(theta, s, a)[0].mean(1)
 
     def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, None]:
-        """Return the mean of the atoms. Their spread is the randomness of the return, not the
-        uncertainty of its mean."""
+        """Return the mean of the atoms. The spread of the atoms is the randomness of the return,
+        not the uncertainty of its mean."""
         return self.value(self.params(state, "critic"), s, a, None), None
 
     def logged(self) -> tuple[str, ...]:

@@ -1,15 +1,16 @@
-"""Universal value-function uncertainty (Zanger et al. 2025): a critic that knows where it errs, by
-one more network and without an ensemble. It does not change what an agent learns, so any can have
-it.
+"""Universal value-function uncertainty (Zanger et al. 2025): one additional network estimates how
+uncertain the values of a critic are, without an ensemble. It works with any agent and does not
+change what the agent learns.
 
-A network u learns the values of a made-up reward by TD. The values are known: they are those of a
-fixed random function g,
+A network u is trained with TD learning on an artificial reward. The values of this reward are
+known, because it is computed from a fixed random function g that is its value function:
 
     r_g = g(s, a) − γ (1 − d) g(s′, a′),   a′ ~ π,
 
-so where data determine values, u is g. Elsewhere it is not, and (u − g)² is the uncertainty. Both
-have H outputs, over which it is averaged: a single difference is also 0 where it changes its sign.
-Only the difference δ = u − g matters. Its target has no reward: δ(s, a) → γ (1 − d) δ̄(s′, a′)."""
+If the data determine the value of (s, a), u equals g. Otherwise it does not, and (u − g)² is the
+uncertainty. It is averaged over H outputs, because a single difference is also 0 at its sign
+changes. Only the difference δ = u − g is trained. Its target has no reward: δ(s, a) → γ (1 − d)
+δ̄(s′, a′)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,13 +35,13 @@ from pac4sac.agents.sac import Sac, SacConfig
 from pac4sac.agents.settings import POSITIVE, AgentConfig, Interval, per_run, structural
 from pac4sac.agents.tape import Stream
 
-NET = "uncertainty"  # name of the network, and the beginning of the names of its streams
-FIXED = "fixed."  # before names of the weights of g
+NET = "uncertainty"  # name of the network, and prefix of the names of its streams
+FIXED = "fixed."  # prefix of the names of the weights of g
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValueUncertaintyConfig(AgentConfig):
-    """Hold the settings of the uncertainty. Put it behind those of the algorithm.
+    """Hold the settings of `ValueUncertainty`. List it after the settings of the algorithm.
 
     Raises:
         UserError: If a value is not allowed.
@@ -56,21 +57,22 @@ class ValueUncertaintyConfig(AgentConfig):
     """
 
     uncertainty_heads: int = structural(
-        10, Interval(1, 1000), "H: outputs of u and g, over which (u − g)² is averaged"
+        10, Interval(1, 1000), "H: number of outputs of u and g, over which (u − g)² is averaged"
     )
     uncertainty_scale: float = per_run(
-        1.0, POSITIVE, "standard deviation of a value that a mean (u − g)² of 1 stands for"
+        1.0, POSITIVE, "factor from the root mean square of u − g to the std of a value"
     )
 
 
 class RandomDifference(Net):
-    """Compute δ = u − g: a learned network minus a fixed random one, stored with its weights."""
+    """Compute δ = u − g: a learned network minus a fixed random network."""
 
     def __init__(self, learned: Trunk, fixed: Trunk, heads: int) -> None:
         super().__init__(learned, linear_parameters(learned.width, heads))
         self.fixed = fixed
         random = fixed.parameters | {"head": Parameter((fixed.width, heads), fixed.width**-0.5)}
-        # Among the weights that are trained, but without a gradient: copies and files have them.
+        # Stored with the trained weights but without a gradient, so that copies and files include
+        # them.
         self.lay_out(self.parameters | {FIXED + name: random[name] for name in random})
 
     def __call__(self, p: Params, s: Tensor, a: Tensor) -> Tensor:
@@ -84,11 +86,11 @@ class RandomDifference(Net):
 
 
 class ValueUncertainty(Agent):
-    """Give an agent a network for the uncertainty of its critic.
+    """Give an agent a network that estimates the uncertainty of its critic.
 
     `agent.value`, `certify` and the log of value bias take their standard deviation from it.
 
-    Put it before an algorithm in the list of base classes.
+    List it before an algorithm in the base classes.
 
     Args:
         configs: Settings of each run.

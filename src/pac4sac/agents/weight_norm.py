@@ -1,5 +1,5 @@
-"""Weight normalisation: after each gradient step the weights of a unit are divided by their length,
-so that the effective step of Adam does not shrink as weights grow."""
+"""Weight normalisation. After each gradient step, the weights of each unit are divided by their
+norm. The effective step of Adam then does not shrink as weights grow."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def normalise_weights(net: Net, weights: Tensor, moving: Tensor, head: bool = Tr
         net: Network with the layout of the weights.
         weights: Its weights [R, M, P].
         moving: Runs [R] whose weights change.
-        head: Whether the last layer is normalised too; biases never are.
+        head: Whether the last layer is normalised too; biases are never normalised.
     """
     chosen = of_members(moving, net.members)
     for name, w in net.views(weights).items():
@@ -33,8 +33,8 @@ def normalise_weights(net: Net, weights: Tensor, moving: Tensor, head: bool = Tr
 
 
 def normalise_scales(net: Net, weights: Tensor, moving: Tensor) -> None:
-    """Scale the joint vector of scale and shift of each normalisation layer to length √width, in
-    place.
+    """Rescale each normalisation layer in place, so that its scale and shift together have length
+    √width.
 
     Args:
         net: Network with the layout of the weights.

@@ -44,7 +44,7 @@ class XqcConfig(CategoricalConfig):
     """
 
     policy_delay: int = per_run(
-        3, AT_LEAST_ONE, "d: the actor and α are updated in every d-th update"
+        3, AT_LEAST_ONE, "d: number of critic updates per update of the actor and α"
     )
     gamma: float = new_default(AgentConfig, "gamma", 0.995)
     updates_per_step: int = new_default(AgentConfig, "updates_per_step", 2)
@@ -52,7 +52,7 @@ class XqcConfig(CategoricalConfig):
     depth: int = new_default(AgentConfig, "depth", 4)
     critic_width: int = new_default(AgentConfig, "critic_width", 512)
     lr_schedule: str = new_default(AgentConfig, "lr_schedule", "linear")
-    lr_end: float = per_run(0.1, UNIT, "final learning rate ÷ initial one of a schedule")
+    lr_end: float = per_run(0.1, UNIT, "final learning rate of a schedule ÷ its initial rate")
     alpha: float = new_default(SacConfig, "alpha", 0.01)
     alpha_loss: str = new_default(SacConfig, "alpha_loss", "plain")
     target_entropy: float = new_default(SacConfig, "target_entropy", -0.5)
@@ -97,8 +97,8 @@ class Xqc(BatchNormalised, WeightNormalised, Sac):
     critic: CategoricalCritic
 
     # Section 4, the architecture of both networks: BatchNorm of the inputs, then depth × (Linear,
-    # BatchNorm, ReLU). After each gradient step the weights of a unit have the length 1, those of
-    # the last layer included.
+    # BatchNorm, ReLU). After each gradient step, the weights of each unit have length 1, including
+    # those of the last layer.
 
     def trunk(self, kind: type[Trunk] = BatchNormTrunk, /, **inputs: int) -> Trunk:
         return super().trunk(kind, **inputs)
@@ -114,10 +114,10 @@ class Xqc(BatchNormalised, WeightNormalised, Sac):
             self.trunk(s=self.ds, a=self.da), c.critics, c.bins, c.value_min, c.value_max
         )
 
-    # The target is a distribution too: the values y_i = r + γ (z_i − α log π(a′|s′)), a′ ~ π, with
-    # the probabilities p_i(s′, a′) of the target critic whose mean is smaller, projected on the
-    # bins. Online and target critics each take (s, a) and (s′, a′) in one pass, normalised by that
-    # batch, as in CrossQ.
+    # The target is a distribution too. It has the values y_i = r + γ (z_i − α log π(a′|s′)), a′ ~
+    # π, and the probabilities p_i(s′, a′) of the target critic with the smaller mean, and is
+    # projected onto the bins. Online and target critics each process (s, a) and (s′, a′) in one
+    # pass, with the statistics of that joint batch, as in CrossQ.
 
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> CategoricalTarget:
         a2, log_pi = self.next_action(state, batch.s2, draw)
@@ -144,8 +144,8 @@ class Xqc(BatchNormalised, WeightNormalised, Sac):
         log_p, log_p2 = self.critic.log_probabilities(theta, s, a).chunk(2, 2)
         return log_p, log_p2
 
-    # The actor is that of SAC, L(π) = α log π(a|s) − min_i Q_i(s, a), and moves in every d-th
-    # update. The critic in it is normalised by its running statistics.
+    # The actor is that of SAC, L(π) = α log π(a|s) − min_i Q_i(s, a), and is updated in every d-th
+    # update. The critic in this loss uses its running statistics.
 
     def logged(self) -> tuple[str, ...]:
         return (*super().logged(), "outside")

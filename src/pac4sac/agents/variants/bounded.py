@@ -1,6 +1,6 @@
-"""PAC4SAC with a bounded loss and a PAC-Bayes bound that is proven for it.
+"""PAC4SAC with a bounded loss and a PAC-Bayes bound that is proven for this loss.
 
-The paper's bound is for losses in [0, 1], and its squared error is not one. Here the loss is
+The paper's bound is for losses in [0, 1], but its squared error can be larger. Here the loss is
 1 − exp(−(Q − y)²/ε²), whose mean over Q ~ N(m_p, v_p) is known in closed form. The conservative
 term is the bound minus the risk. Derivations are in docs/algorithms/variants.md.
 """
@@ -30,11 +30,11 @@ class BoundedConfig(Pac4SacConfig):
     bound_lambda: float = per_run(
         1.0, Interval(0, 2, low_open=True, high_open=True), "λ of bound=lambda"
     )
-    delta: float = per_run(0.05, OPEN_UNIT, "δ: probability with which the bound may fail")
+    delta: float = per_run(0.05, OPEN_UNIT, "δ: probability that the bound fails")
 
 
 class Bounded(Pac4Sac):
-    title = "PAC4SAC with a bounded loss and a bound that is valid for it"
+    title = "PAC4SAC with a bounded loss and a bound that is valid for this loss"
     Config = BoundedConfig
     config: BoundedConfig
 
@@ -51,12 +51,12 @@ class Bounded(Pac4Sac):
         h = Hyper(state)
         epsilon = h.loss_scale[:, None, None]
         risk = bounds.bounded_loss(m_p, v_p, y, epsilon).mean(-1)
-        # λ is fixed: at its optimum the λ-bound has the slope of the quadratic one.
+        # λ is fixed: with the optimal λ, the gradient would be that of the quadratic bound.
         fixed = {"lam": h.bound_lambda[:, None]} if self.config.bound == "lambda" else {}
         bound = BOUNDS[self.config.bound](risk, kl, n, h.delta[:, None], **fixed)
         conservative = bound - risk
-        # Bounded like the risk, which it would otherwise outweigh: the loss due to the variance of
-        # the next value, about v_p(s′, a′)/ε² if that is small.
+        # The loss due to the variance of the next value, about v_p(s′, a′)/ε² if that is small. It
+        # is bounded like the risk, which it would otherwise outweigh.
         exploration = bounds.bounded_loss(0.0, v_p_next, 0.0, epsilon).mean(-1)
         loss = risk + h.conservative[:, None] * conservative - h.xi[:, None] * exploration
         return Objective(loss, risk, conservative, exploration)

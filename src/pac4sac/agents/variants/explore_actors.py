@@ -1,5 +1,5 @@
-"""Posterior sampling with a policy for each member: in an episode, the candidates come from the
-policy of the drawn member, and its critic ranks them."""
+"""Posterior sampling with a policy for each member. In each episode, one member is drawn: its
+policy proposes the candidates, and its critic ranks them."""
 
 from pac4sac.agents.base import Draw, Hyper, State, Target
 from pac4sac.agents.explore import Explore

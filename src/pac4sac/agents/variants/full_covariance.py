@@ -1,17 +1,18 @@
-"""PAC4SAC with a full covariance of the last layer, by Bayesian linear regression on its features.
+"""PAC4SAC with a full covariance of the last layer, from Bayesian linear regression on its
+features.
 
-The paper's diagonal posterior is trained, and its optimum has about the same variance wherever φ
-has the same length. Here the covariance Σ of the weights is computed from data: v_p = φᵀ Σ φ is
-small along visited features and as large as under the prior along others. The mean is still trained
-by gradient descent. After each episode,
+The paper trains a diagonal posterior. At its optimum, all φ of the same length have about the same
+variance. Here the covariance Σ of the weights is computed from data. v_p = φᵀ Σ φ is small in
+directions of φ that the data contain, and as large as under the prior in others. The mean is still
+trained with gradient descent. After each episode,
 
     G ← (1 − 1/N) G + mean φφᵀ,   Σ⁻¹ = Σ₀⁻¹ + G/σ²,   σ² = σ̂²/(1 − γ)²,   Σ₀ = I · E[y²]/E‖φ‖².
 
-G covers the N transitions of the buffer. The error of a value is the sum of TD errors over a
-horizon, which gives σ² from their running mean square σ̂². Without data a value can be as large as
-the targets, which gives Σ₀.
+G covers the N transitions of the replay buffer. σ² follows from the running mean σ̂² of squared TD
+errors, because the error of a value sums TD errors over a horizon. Σ₀ allows values as large as the
+targets.
 
-The state stores a square root S of Σ = S Sᵀ: v_p = ‖Sᵀφ‖², and m + S ε is a draw of the weights.
+The state stores a square root S of Σ = S Sᵀ: v_p = ‖Sᵀφ‖², and m + S ε is a sample of the weights.
 The standard deviation of Q exceeds the differences between candidates, so shooting ranks them by
 the mean of Q.
 """
@@ -40,8 +41,8 @@ LEAST = 1e-8
 
 
 class FullCovarianceCritic(Critic):
-    """Compute a critic whose parameters include the covariance, which Adam and Polyak averaging do
-    not change."""
+    """Compute a critic whose parameters include the covariance. Adam and Polyak averaging do not
+    change the covariance."""
 
     def __init__(self, trunk: Trunk, members: int = 1) -> None:
         super().__init__(trunk, members)
@@ -63,7 +64,7 @@ class FullCovarianceCritic(Critic):
 
 
 class FullCovariance(Pac4Sac):
-    title = "PAC4SAC with a full covariance by regression on the buffer"
+    title = "PAC4SAC with a full covariance from regression on the replay buffer"
     prior_moves: ClassVar[bool] = True
     critic: FullCovarianceCritic
 
@@ -86,7 +87,7 @@ class FullCovariance(Pac4Sac):
     ) -> tuple[Tensor, Tensor, Tensor]:
         moments = super().current_and_next_moments(state, theta, batch, target, draw)
         m_p, v_p, v_p_next = moments
-        # Otherwise constant features would be the easiest way to a small variance.
+        # Otherwise, constant features would be the easiest way to reduce the variance.
         return m_p, v_p.detach(), v_p_next.detach()
 
     def divergence(self, state: State, theta: Params) -> Tensor:
@@ -120,7 +121,7 @@ class FullCovariance(Pac4Sac):
             **squares,
         }
 
-    # --- acting: candidates are ranked by the mean of Q, as SAC does
+    # --- acting: candidates are ranked by the mean of Q, as in SAC
 
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         return Sac.behaviour(self, state, s, draw)
@@ -143,7 +144,8 @@ def add_batch(
     n: Tensor,
     observing: Tensor,
 ) -> None:
-    """Add a batch with its targets [R, B], from a buffer of n transitions, to the statistics."""
+    """Add a batch with its targets [R, B] to the statistics; the replay buffer holds n
+    transitions."""
     phi = critic.features(theta, batch.s, batch.a)  # [R·M, B, K]
     error = critic.head(theta, phi)[0] - y[:, None]
     seen = torch.bmm(phi.transpose(1, 2), phi).view_as(state[INFORMATION]) / phi.shape[1]
@@ -156,8 +158,8 @@ def add_batch(
 
 @torch.no_grad()
 def regress(state: State, ended: Tensor) -> None:
-    """Compute the covariance of learning runs whose episode ended. The end of an episode is neither
-    compiled nor captured, so matrices can be factorised."""
+    """Compute the covariance of the learning runs whose episode ended. This code is neither
+    compiled nor captured, so it can factorise matrices."""
     information, width = state[INFORMATION].double(), state[INFORMATION].shape[-1]
     td_square, y_square = (state[name].double().clamp_min(LEAST) for name in SQUARES[1:])
     noise = td_square / (1 - Hyper(state).gamma.double()).square()

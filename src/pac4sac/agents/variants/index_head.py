@@ -2,19 +2,19 @@
 features of one network.
 
 Each z is a critic, Q(s, a; z) = m_p(s, a) + zᵀu(s, a) with u = Aᵀφ + p, where p is a fixed random
-function as in the mixture. Both sides of the Bellman equation have the same z, which is kept for an
-episode, so the uncertainty of the next value is part of the uncertainty of this one. Learning draws
-no z: with y(z) = ȳ + zᵀy_u,
+function as in the mixture. Both sides of the Bellman equation use the same z, so the uncertainty of
+the next value is part of the uncertainty of this value. Acting may hold a z for an episode.
+Learning draws no z: with y(z) = ȳ + zᵀy_u,
 
     E_z (y(z) − Q(z))² = (ȳ − m_p)² + ‖y_u − u‖²,
     ȳ = r + γ(1 − d)(m̄_p′ − α log π′),   y_u = γ(1 − d) ū′ + ζ σ̂ c.
 
-u has its own Bellman equation with the reward c, which is random and fixed for each transition. For
-a rare transition ‖u‖ is the standard deviation of a value due to noise of size ζ σ̂; for many
-similar transitions their c cancel.
+u has its own Bellman equation with a random reward c, which is fixed for each transition. For a
+rare transition, ‖u‖ is the standard deviation of a value due to noise of size ζ σ̂. For many
+similar transitions, the c cancel.
 
-u does not influence the features or the actor: A is learned on the features of m_p, and the actor
-follows m_p, unless `caution` or `ranking` use u.
+u does not influence the features or the actor, unless `caution` or `ranking` use it: A is learned
+on the features of m_p, and the actor follows m_p.
 """
 
 from collections.abc import Sequence
@@ -36,14 +36,14 @@ from pac4sac.base.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class IndexConfig(MixtureConfig):
-    critics: int = structural(8, Interval(1), "d: components of the index z")
+    critics: int = structural(8, Interval(1), "d: number of components of the index z")
     kept: float = per_run(
-        0.5, OPEN_UNIT, "p of the noise c, a standardised Bernoulli number for each component"
+        0.5, OPEN_UNIT, "p of the standardised Bernoulli variables in the noise c"
     )
     prior_scale: float = per_run(30.0, NON_NEGATIVE, "scale of the fixed random function")
     caution: float = per_run(0.0, ANY, "κ: the actor maximises the mean of Q minus κ std")
     noise: float = per_run(
-        1.0, NON_NEGATIVE, "ζ: noise of a target in units of σ̂, the root mean square TD error"
+        1.0, NON_NEGATIVE, "ζ: noise on targets, in units of the root mean square TD error σ̂"
     )
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ class IndexCritic(PriorCritic):
     def parts(
         self, p: Params, s: Tensor, a: Tensor, learning: bool = False
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return m_p and v_p [R, 1, B], and u [R, d, B], which has no gradient to the features."""
+        """Return m_p and v_p [R, 1, B], and u [R, d, B]. u has no gradient to the features."""
         phi = self.features(p, s, a)
         m, v = self.head(p, phi)
         assert v is not None
@@ -84,8 +84,8 @@ class IndexCritic(PriorCritic):
         return u.transpose(1, 2)
 
     def indexed(self, p: Params, s: Tensor, a: Tensor, noise: Tensor, z: Tensor) -> Tensor:
-        """Return Q [R, B, S] for S indices z [R, S, d], each with a draw of the weights from noise
-        [R, S, 1, K]."""
+        """Return Q [R, B, S] for S indices z [R, S, d], each with a sample of the weights from
+        noise [R, S, 1, K]."""
         phi = self.features(p, s, a)
         weights = torch.cat([self.sampled_weights(p, each) for each in noise.unbind(1)], -1)
         u = self.spread(p, phi, s, a)
@@ -141,14 +141,14 @@ class IndexHead(Mixture):
         log = {"q": m.mean((1, 2)), "q_deviation": (between + v.squeeze(1)).sqrt().mean(-1)}
         return self.objective(state, theta, risk, between.mean(-1), td_square, log)
 
-    # --- acting: one z for an episode
+    # --- acting: one z per episode
 
     def member_value(self, state: State, s: Tensor, a: Tensor) -> Tensor:
         theta, noise = self.params(state, "critic"), state["weight_noise"].unsqueeze(1)
         return self.critic.indexed(theta, s, a, noise, state["index"]).squeeze(-1)
 
     def drawn_values(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        # the noise also determines z, with a negligible effect on the weights
+        # the noise also determines z, which has a negligible effect on the weights
         z = noise[:, :, 0, : self.config.critics]
         return self.critic.indexed(self.params(state, "critic"), s, a, noise, z)
 

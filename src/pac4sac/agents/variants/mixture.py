@@ -1,9 +1,10 @@
-"""PAC4SAC with a mixture of critics as its posterior, whose uncertainty varies by state.
+"""PAC4SAC with a mixture of critics as its posterior. Its uncertainty varies by state.
 
 PAC4SAC's posterior is one Gaussian on the features of one network. Here it is μ = (1/M) Σ_k N(m_k,
-v_k): M members, each with its own features, target network and target. They agree where data are
-many and differ where data are missing. Each bootstraps from itself, so their differences follow
-the Bellman equation as values do. Derivations are in docs/algorithms/mixture.md.
+v_k): M members, each with its own features, target network and target. Members agree in states with
+many data and differ in states without data. Each member bootstraps from itself, so differences
+between members follow the Bellman equation, as values do. Derivations are in
+docs/algorithms/mixture.md.
 """
 
 from collections.abc import Sequence
@@ -40,9 +41,9 @@ SLOWEST = 1e-3  # smallest weight of a new squared error in the running mean σ�
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureConfig(Pac4SacConfig):
-    critics: int = structural(5, Interval(2), "M: members of the mixture")
+    critics: int = structural(5, Interval(2), "M: number of members of the mixture")
     xi: float = per_run(
-        0.005, BELOW_ONE, "ξ: weight of the members' variance; from 1 − γ on members can diverge"
+        0.005, BELOW_ONE, "ξ: weight of the variance over members; members can diverge if ξ ≥ 1 − γ"
     )
     prior_scale: float = per_run(1.0, NON_NEGATIVE, "scale of each member's fixed random function")
     prior_variance: float = per_run(1.0, POSITIVE, "variance of the prior of each weight")
@@ -50,17 +51,17 @@ class MixtureConfig(Pac4SacConfig):
         0.8, Interval(0, 1, low_open=True), "probability that a member learns from a transition"
     )
     noise: float = per_run(
-        0.0, NON_NEGATIVE, "ζ: noise of a target in units of σ̂, the root mean square TD error"
+        0.0, NON_NEGATIVE, "ζ: noise on targets, in units of the root mean square TD error σ̂"
     )
     caution: float = per_run(0.5, ANY, "κ: the actor maximises the mean of Q minus κ std")
     target_caution: float = per_run(
-        0.0, NON_NEGATIVE, "κ′: a target is reduced by κ′ times the members' std in s′"
+        0.0, NON_NEGATIVE, "κ′: targets are reduced by κ′ times the std over members in s′"
     )
-    optimism: float = per_run(1.0, ANY, "β of ranking=upper: std above the mean")
+    optimism: float = per_run(1.0, ANY, "β of ranking=upper: number of std above the mean")
     ranking: str = structural(
         "actor",
         ("actor", "member", "upper"),
-        "training ranks candidates as the actor, by one member per episode, or by mean + β std",
+        "what ranks candidates in training: the actor's objective, one member, or mean + β std",
     )
     delta: float = per_run(0.05, OPEN_UNIT, "δ of the conservative term")
 
@@ -68,7 +69,7 @@ class MixtureConfig(Pac4SacConfig):
 class Mixture(PosteriorSampling, Sac):
     title = "PAC-Bayesian soft actor-critic with a mixture of critics as its posterior"
     Config = MixtureConfig
-    # Ranking as in the actor's objective; masks that change when the ring wraps.
+    # since 2: the actor's objective ranks candidates, and masks change when the ring wraps
     revision: ClassVar = 2
     presets: ClassVar = {"default": {}, "reproduction": REPRODUCTION_SAC}
     updates_of_task: ClassVar = {"reproduction": 1}
@@ -96,7 +97,7 @@ class Mixture(PosteriorSampling, Sac):
         c, inputs = self.config, {"s": self.ds, "a": self.da}
         return self.trunk(**inputs), Trunk(inputs, c.width, 1, c.norm, c.activation)
 
-    # --- 1. The posterior. Its mean is that of the members; its variance is Var_k[m_k] plus the
+    # --- 1. The posterior. Its mean is the mean over members. Its variance is Var_k[m_k] plus the
     # mean of v_k.
 
     def moments(self, theta: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,8 +112,8 @@ class Mixture(PosteriorSampling, Sac):
         return self.moments(theta, s, a)[0]
 
     def divergence(self, state: State, theta: Params) -> Tensor:
-        """Return KL_k of each member's weights to the prior, [R, M]. KL(μ‖μ₀) is at most their
-        mean, because KL is convex."""
+        """Return the KL_k of each member's weights to the prior, [R, M]. KL(μ‖μ₀) is at most the
+        mean of KL_k, because KL is convex."""
         m, log_v = self.critic.posterior(theta)
         return gaussian_kl(m, log_v.exp(), 0.0, Hyper(state).prior_variance[:, None, None])
 
@@ -139,8 +140,8 @@ class Mixture(PosteriorSampling, Sac):
     # Var_k[m_k]/σ̂²
     #
     # σ̂² is a running mean of the squared TD error, so the weight of the errors relative to the
-    # bound does not depend on the reward's scale. c_k is −1 or 1, always the same for a transition
-    # and a member: randomised least squares.
+    # bound does not depend on the scale of rewards. c_k is −1 or 1 and fixed for each transition
+    # and member, as in randomised least squares.
 
     def critic_loss(
         self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
@@ -182,7 +183,7 @@ class Mixture(PosteriorSampling, Sac):
         return loss, log | {"td_square": td_square}
 
     def td_scale(self, state: State, td_square: Tensor) -> Tensor:
-        """Return σ̂²; in the first update, the value of its batch."""
+        """Return σ̂². In the first update, it is the mean squared TD error of the batch."""
         return torch.where(state["critic/count"] > 0, state["td_square"], td_square).clamp_min(1e-8)
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
@@ -193,7 +194,7 @@ class Mixture(PosteriorSampling, Sac):
         return log
 
     # Members learn from random subsets of transitions. The random numbers are a hash of the step of
-    # a transition and the run's key, so they are the same in every update and need no storage.
+    # a transition and the key of the run, so they are the same in every update and are not stored.
 
     def update(self, state: State, data: Tensor, draw: Draw) -> None:
         step, capacity = state["step"], data.shape[1]
@@ -217,8 +218,8 @@ class Mixture(PosteriorSampling, Sac):
         mean, variance = self.mean_and_variance(state, s, a)
         return mean + factor[:, None] * standard_deviation(variance)
 
-    # --- 5. Acting. Candidates are ranked by the actor's lower bound, or in training by one member
-    # with one draw of its weights, the same for a whole episode.
+    # --- 5. Acting. Candidates are ranked by the actor's lower bound. In training, one member with
+    # one sample of its weights can rank them for a whole episode.
 
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         a, h = self.candidates(state, s, draw), Hyper(state)
@@ -233,7 +234,7 @@ class Mixture(PosteriorSampling, Sac):
         return best_candidate(a, q.view(a.shape[:-1]), h.shots)
 
     def member_value(self, state: State, s: Tensor, a: Tensor) -> Tensor:
-        """Return Q [R, B] of the member that each run has drawn for its current episode."""
+        """Return Q [R, B] of the member that was drawn for the current episode of each run."""
         weights = self.single.views(self.held_weights(state, "critic"))
         return self.single.sampled(weights, s, a, state["weight_noise"].unsqueeze(1))[:, 0, :, 0]
 
@@ -267,8 +268,8 @@ class Mixture(PosteriorSampling, Sac):
 
 
 def disagreement(m: Tensor, weight: Tensor) -> Tensor:
-    """Return (1/M²) Σ_{k<l} w_k w_l (m_k − m_l)² [R, B], with w = b/p [R, M, B]. Its mean over
-    masks is Var_k[m_k], and members do not count in transitions that they do not learn from."""
+    """Return (1/M²) Σ_{k<l} w_k w_l (m_k − m_l)² [R, B], with w = b/p [R, M, B]. The mean over
+    masks is Var_k[m_k]. A member does not count in transitions from which it does not learn."""
     centred = m - m.detach().mean(1, keepdim=True)  # only reduces rounding errors
     first, second = (weight * centred).sum(1), (weight * centred.square()).sum(1)
     return (weight.sum(1) * second - first.square()) / m.shape[1] ** 2

@@ -1,4 +1,4 @@
-"""OAC as later implemented by the authors' group: with a smoothed target actor and without
+"""OAC as in a later program of the authors' group, with a smoothed target actor and without
 entropy."""
 
 from collections.abc import Mapping
@@ -19,15 +19,17 @@ class OacLabConfig(OacConfig):
     alpha: float = new_default(SacConfig, "alpha", 0.0)
     learn_alpha: bool = new_default(SacConfig, "learn_alpha", False)
     shift: float = new_default(OacConfig, "shift", 0.1)
-    smoothing: float = per_run(0.447, NON_NEGATIVE, "std of the noise on the target's action")
-    smoothing_limit: float = per_run(0.5, NON_NEGATIVE, "largest noise on the target's action")
+    smoothing: float = per_run(0.447, NON_NEGATIVE, "std of the noise on the action in the target")
+    smoothing_limit: float = per_run(
+        0.5, NON_NEGATIVE, "limit of the noise on the action in the target"
+    )
 
 
 class OacLab(Oac):
-    """Run OAC as later implemented by the authors' group: a target actor with smoothing, and no
+    """Run OAC as in a later program of the authors' group: with a smoothed target actor and no
     entropy."""
 
-    title = "Optimistic actor-critic as later implemented by the authors' group"
+    title = "Optimistic actor-critic as in a later program of the authors' group"
     Config = OacLabConfig
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "default": {},

@@ -1,5 +1,5 @@
 """A control for posterior sampling: one of many untrained random functions ranks the candidates of
-an episode. Exploration is as coherent, but not guided by learned values."""
+an episode. Exploration is as consistent within an episode, but learned values do not guide it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +15,15 @@ from pac4sac.agents.settings import Interval, new_default, structural
 
 @dataclass(frozen=True, kw_only=True)
 class RandomCriticConfig(ExploreConfig):
-    functions: int = structural(50, Interval(1), "random functions, one of which ranks an episode")
+    functions: int = structural(
+        50, Interval(1), "number of random functions, one of which ranks candidates in an episode"
+    )
     critics: int = new_default(ExploreConfig, "critics", 2)
     target: str = new_default(ExploreConfig, "target", "minimum")
 
 
 class RandomCritic(Explore):
-    title = "SAC + shooting ranked by a random function per episode"
+    title = "SAC + shooting, with candidates ranked by a random function per episode"
     Config = RandomCriticConfig
     config: RandomCriticConfig
 

@@ -1,6 +1,6 @@
 """PAC4SAC as in the code released by its authors. It differs from the paper in the networks, the
-prior, the conservative term, variances that are effectively not trained, a learned α, and shooting
-in evaluation only."""
+prior and the conservative term. Variances are effectively not trained, α is learned, and shooting
+is used in evaluation only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""SAC with an exploration bonus: random network distillation (Burda et al. 2018).
+"""SAC with the exploration bonus of random network distillation (Burda et al. 2018).
 
-A predictor f learns the outputs of a fixed random network g. Its error is large for rare states,
-and is added to the reward that critics learn: r + β ‖f(s′) − g(s′)‖² / σ, with σ the running mean
-of the error. Stored, logged and evaluated rewards are those of the task.
+A predictor f learns the outputs of a fixed random network g. Its error is large for rare states.
+Critics learn from the reward r + β ‖f(s′) − g(s′)‖² / σ, where σ is the running mean of the error.
+Stored, logged and evaluated rewards do not include the bonus.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ SLOWEST = 1e-3  # smallest weight of a new error in the running mean σ
 @dataclass(frozen=True, kw_only=True)
 class RndConfig(SacConfig):
     bonus: float = per_run(0.1, NON_NEGATIVE, "β: weight of the exploration bonus")
-    features: int = structural(64, Interval(1), "outputs of the random network")
+    features: int = structural(64, Interval(1), "number of outputs of the random network")
 
 
 class Rnd(Sac):
@@ -53,7 +53,7 @@ class Rnd(Sac):
         return super().bellman_target(state, batch._replace(r=batch.r + bonus), draw)
 
     def scale(self, state: State, novelty: Tensor) -> Tensor:
-        """Return σ [R]; in the first update, the mean of its batch."""
+        """Return σ [R]. In the first update, it is the mean error of the batch."""
         mean = torch.where(state["predictor/count"] > 0, state["novelty"], novelty.mean(-1))
         return mean.clamp_min(1e-8)
 

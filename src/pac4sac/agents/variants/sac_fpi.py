@@ -1,10 +1,10 @@
-"""SAC-FPI: SAC with fitted policy iteration by Bellman-residual minimisation (Antos et al. 2008).
-With y = r + γ(Q(s′, a′) − α log π) from the critic itself and a helper h that regresses y, the
-critic minimises mean[(Q − y)² − (h − y)²], with gradient through y. The second term removes the
-bias of the first one, which is due to the variance of y.
+"""SAC-FPI: SAC with fitted policy iteration, which minimises the Bellman residual (Antos et al.
+2008). The target y = r + γ(Q(s′, a′) − α log π) comes from the critic itself, and a helper network
+h regresses on y. The critic minimises mean[(Q − y)² − (h − y)²], with gradient through y. The
+second term removes the bias of the first term, which is due to the variance of y.
 
-The PAC4SAC paper names SAC-FPI in its paragraph on cost without defining it; this is a
-reconstruction from the literature it cites.
+The PAC4SAC paper names SAC-FPI in its paragraph on cost but does not define it. This is a
+reconstruction from the literature that the paper cites.
 """
 
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ from pac4sac.agents.settings import Interval, structural
 
 @dataclass(frozen=True, kw_only=True)
 class SacFpiConfig(SacConfig):
-    critics: int = structural(1, Interval(1, 1), "one critic and its helper")
+    critics: int = structural(1, Interval(1, 1), "number of critics; only 1 is allowed")
 
 
 class SacFpi(Sac):
     """Train SAC's critic on the Bellman residual, with gradient through the target."""
 
-    title = "SAC by Bellman-residual minimisation (reconstruction)"
+    title = "SAC with Bellman-residual minimisation (reconstruction)"
     Config = SacFpiConfig
     with_target = ()
     helper: Critic

@@ -1,9 +1,9 @@
-"""SAC-NR: SAC with network randomisation (Lee et al. 2019). Every update transforms the states by a
-new random linear map, and a loss keeps the features close to those of the original states. The
-agent acts on the original states.
+"""SAC-NR: SAC with network randomisation (Lee et al. 2019). Every update transforms the states with
+a new random linear map. An additional loss keeps the features close to those of the original
+states. The agent acts on the original states.
 
-The PAC4SAC paper names SAC-NR in its paragraph on cost without defining it; this is a
-reconstruction from the literature it cites.
+The PAC4SAC paper names SAC-NR in its paragraph on cost but does not define it. This is a
+reconstruction from the literature that the paper cites.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class SacNrConfig(SacConfig):
 
 
 class SacNr(Sac):
-    """Train SAC on states that are transformed by random linear maps."""
+    """Train SAC on states that random linear maps transform."""
 
     title = "SAC with network randomisation (reconstruction)"
     Config = SacNrConfig

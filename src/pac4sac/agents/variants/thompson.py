@@ -1,5 +1,5 @@
-"""PAC4SAC with Thompson sampling: one draw of the last layer's weights ranks all candidates,
-whereas the paper draws a value for each candidate."""
+"""PAC4SAC with Thompson sampling. One sample of the last layer's weights ranks all candidates,
+while the paper samples a value for each candidate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +18,14 @@ from pac4sac.agents.tape import Stream
 @dataclass(frozen=True, kw_only=True)
 class ThompsonConfig(Pac4SacConfig):
     held: int = per_run(
-        1, NON_NEGATIVE, "steps for which a draw is kept; 0: until the episode ends"
+        1,
+        NON_NEGATIVE,
+        "number of steps for which a sample is held; 0 holds it until the episode ends",
     )
 
 
 class Thompson(HeldDraw, Pac4Sac):
-    title = "PAC4SAC that ranks all candidates by one draw of the critic"
+    title = "PAC4SAC that ranks all candidates with one sample of the critic"
     Config = ThompsonConfig
     config: ThompsonConfig
 
