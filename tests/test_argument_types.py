@@ -57,7 +57,9 @@ def test_a_path_that_is_not_text_is_refused(path: str | Path) -> None:
 @pytest.mark.parametrize("path", ["é" * 300, Path("a") / ("x" * 256) / "b"])
 def test_a_path_with_too_long_a_name_is_refused(path: str | Path) -> None:
     for call in (pac4sac.load, pac4sac.results, pac4sac.certify, pac4sac.resume, pac4sac.evaluate):
-        with pytest.raises(ValueError, match=r"^(path|folder|agent) has a longer name"):
+        with pytest.raises(
+            ValueError, match=r"^(path|folder|agent) is too long for the name of a file"
+        ):
             call(path)
     with pytest.raises(pac4sac.UserError, match="x/y"):
         pac4sac.load("x/y/" + "z/" * 200)

@@ -335,8 +335,8 @@ def test_errors_beyond_the_largest_possible_count_as_that_on_page_and_in_json(
             assert row["clipped"]
             assert row["measured"]["value"] == pytest.approx(row["trivial"])
     text = " ".join(page(found).split())
-    assert f"errors beyond {largest:g} count as {largest:g}" in text
-    assert "squares beyond 250,000 count as 250,000" in text
+    assert f"errors above {largest:g} are counted as {largest:g}" in text
+    assert "squares above 250,000 are counted as 250,000" in text
     assert "mean absolute error of the critic is at most" not in text
     assert "absolute error of the critic cannot be bounded better than without any data" in text
 

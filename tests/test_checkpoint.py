@@ -195,7 +195,7 @@ def test_another_version_is_named(broken: Path) -> None:
     for folder in (broken / "cohorts" / "000").glob("step-*"):
         manifest = json.loads((folder / "manifest.json").read_bytes()) | {"version": 99}
         (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match="version 99, but this pac4sac reads version 1"):
+    with pytest.raises(UserError, match="version 99, but this version of pac4sac reads version 1"):
         pac4sac.resume(broken)
 
 

@@ -396,7 +396,7 @@ def test_trained_agents_are_evaluated_with_and_without_shooting(
     ]
     assert all(re.search(row, said) for row in rows)
     assert main(["evaluate", str(tmp_path / "x"), "--best"]) == 2
-    assert "seed0 and 1 more hold no best.safetensors; train with --evaluate-every." in sentence(
+    assert "seed0 and 1 more have no best.safetensors; train with --evaluate-every." in sentence(
         capsys
     )
 
@@ -417,11 +417,11 @@ def test_an_agent_file_can_be_evaluated_and_a_run_without_one_holds_up_no_other(
     said = capsys.readouterr()
     assert re.findall(r"pac4sac-seed\d", said.out) == ["pac4sac-seed1"] * 2
     assert (
-        f"{agents[0].parent} holds no agent.safetensors; train up to the first checkpoint."
+        f"{agents[0].parent} has no agent.safetensors; train up to the first checkpoint."
         in said.err
     )
     assert main(["evaluate", str(agents[1]), "--best"]) == 2
-    assert "--best needs the folder" in sentence(capsys)
+    assert "--best needs a folder" in sentence(capsys)
 
 
 def test_training_that_ends_before_its_warm_up_says_that_nothing_is_learned(

@@ -72,7 +72,7 @@ def test_each_option_has_its_own_help(
         (["trian"], "Unknown command 'trian'; did you mean train"),
         (["studdy", "run"], "did you mean study"),
         (["study", "colect"], "Unknown command 'study colect'; did you mean collect"),
-        (["xyzzy"], "there are demo, train, resume,"),
+        (["xyzzy"], "use one of demo, train, resume,"),
     ],
 )
 def test_a_mistyped_command_is_told_with_the_one_that_was_meant(

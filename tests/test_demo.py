@@ -68,7 +68,10 @@ def test_an_interrupted_demo_ends_with_figure_video_and_three_sentences(training
         f"experiments/demo/{name}" in said
         for name in ("half-cheetah.gif", "returns.png", "cartpole-swingup.gif")
     )
-    assert "It balances since episode 3: 6 of the 7 episodes from there on were above 850" in said
+    assert (
+        "It has balanced in most episodes since episode 3: 6 of these 7 episodes were above 850"
+        in said
+    )
     assert "9 of 10 archived seeds of PAC4SAC were solved after" in said
     assert "PAC4SAC is soft actor-critic" in said
     assert "pac4sac resume experiments/demo/training" in said
@@ -106,20 +109,20 @@ def test_no_minutes_are_refused_before_anything_is_written(trainings, capsys):
         ),
         (
             GOOD,
-            "It balances since episode 3: 6 of the 7 episodes from there on were above 850; "
+            "It has balanced in most episodes since episode 3: 6 of these 7 episodes were above 850; "
             "the paper's criterion, "
             "5 in a row, was not met (at best 4).",
         ),
         (
             [900.0, *[0.0] * 8, 900.0],
-            "It has balanced now and then since episode 1: 2 of the 10 episodes from there on "
+            "It has balanced in some episodes since episode 1: 2 of these 10 episodes "
             "were above 850; the "
             "paper's criterion, 5 in a row, was not met (at best 1).",
         ),
         (
             [-900.0, 612.4, 300.0],
-            "It is still learning: the best of 3 episodes so far, number 2, has a return of 612; "
-            "above 850 the pole is up nearly all the time.",
+            "It is still learning: the best of 3 episodes so far, number 2, has a return of 612. "
+            "With a return above 850, the pole is up nearly all the time.",
         ),
     ],
 )

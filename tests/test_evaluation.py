@@ -317,9 +317,9 @@ def test_an_agent_file_without_all_of_its_parts_is_refused(folder: Path, tmp_pat
             pac4sac.load(saved(about, {name: t for name, t in tensors.items() if name != part}))
     with pytest.raises(UserError, match="another structure"):
         pac4sac.load(saved(about | {"observation_size": 4}, tensors))
-    with pytest.raises(UserError, match="lacks a readable observation_size"):
+    with pytest.raises(UserError, match="has no valid observation_size"):
         pac4sac.load(saved({"run": {}}, tensors))
-    with pytest.raises(UserError, match="version 2, but this pac4sac reads version 1"):
+    with pytest.raises(UserError, match="version 2, but this version of pac4sac reads version 1"):
         pac4sac.load(saved(about, tensors, version=2))
 
 

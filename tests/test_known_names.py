@@ -75,7 +75,7 @@ def test_a_comparison_takes_settings_under_other_names() -> None:
     [
         ({"settings": {"ent_coef": 0.1}}, "alpha=0.1 with learn_alpha=false"),
         ({"settings": {"lr": 1, "learning_rate": 1}}, "lr and learning_rate are the same"),
-        ({"settings": {"exploration_noise": 1}}, "it is called noise here"),
+        ({"settings": {"exploration_noise": 1}}, "its name here is noise"),
         ({"settings": {"learning_rat": 1}}, "did you mean learning_rate"),
         ({"lr": 3e-4}, "it is a setting of algorithms: settings={'lr': ...}"),
         ({"learning_rate": 3e-4}, "it is a setting of algorithms"),

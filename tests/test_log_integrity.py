@@ -152,7 +152,7 @@ class TestTheSchema:
 
     def test_a_path_that_is_not_a_file_is_reported(self, tmp_path: Path) -> None:
         (tmp_path / "bias.jsonl").mkdir()
-        assert read_log(tmp_path / "bias.jsonl") == ([], "it is not an ordinary file")
+        assert read_log(tmp_path / "bias.jsonl") == ([], "it is not a regular file")
         assert read_log(tmp_path / "coverage.jsonl") == ([], "")
 
     def test_an_invalid_seal_is_reported_and_a_missing_one_is_not(self, tmp_path: Path) -> None:

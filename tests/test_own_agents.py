@@ -17,7 +17,7 @@ PLACE = r"In \w+, line \d+ of wrong_agents.py: "
 MISTAKES = {
     "ForgottenConfig": PLACE + "The agent has no per-run setting 'beta'; declare it with per_run",
     "NoStream": PLACE
-    + "Unknown stream 'smoothing' of random numbers; there are replay, target, actor",
+    + "Unknown random stream 'smoothing'; declared streams: replay, target, actor",
     "OneLossForAll": r"In OneLossForAll, the loss of the actor has the shape \[\], but must have the shape \[\d\], one number per run",
     "LogsTheBatch": r"In LogsTheBatch, what it logs as entropy has the shape \[\d, \d\], but must have the shape \[\d\]",
     "LogsNothing": r"logged\(\) of LogsNothing includes surprise, but no loss reports it",

@@ -180,7 +180,7 @@ class TestWhatIsNotThere:
         run = write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
         about = json.loads((run / "run.json").read_bytes())
         (run / "run.json").write_text(json.dumps(about | {"config": about["config"] | setting}))
-        with pytest.raises(UserError, match=f"damaged: it lacks a readable {next(iter(setting))};"):
+        with pytest.raises(UserError, match=f"damaged: it has no valid {next(iter(setting))};"):
             read_run(run)
 
     def test_a_folder_without_runs_is_refused(self, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_runs_are_named_by_values_however_these_are_written() -> None:
         ),
         (
             {"start_from": ""},
-            "start_from is empty; give a run folder or an agent.safetensors, or omit it.",
+            "start_from is empty; give a run folder or an agent.safetensors file, or omit the option.",
         ),
     ],
 )
@@ -165,7 +165,7 @@ def test_text_is_read_by_the_type_of_the_setting() -> None:
     ("algo", "overrides", "sentence"),
     [
         ("pac4sca", {}, "Unknown algorithm 'pac4sca'; did you mean pac4sac"),
-        ("zzz", {}, "Unknown algorithm 'zzz'; there are pac4sac, sac,"),
+        ("zzz", {}, "Unknown algorithm 'zzz'; use one of pac4sac, sac,"),
         ("sac", {"gama": 0.9}, "sac has no setting 'gama'; did you mean gamma"),
         ("sac", {"xi": 0.1}, "sac has no setting 'xi'; "),
         ("sac", {"Ω": 1}, "sac has no setting 'Ω'; it has gamma, tau,"),

@@ -223,12 +223,12 @@ def test_without_a_cluster_jobs_train_in_the_background(
         (["gpus=2"], "gpus must be 0, 1, or 1 with its type"),
         (["gpus=1"], "the study trains on cpu"),
         (["cluster=moon"], "cluster must be slurm or local"),
-        (["array=0-9"], "There is no slurm option array"),
+        (["array=0-9"], "Unknown slurm option array"),
         (["partitoin=gpu"], "did you mean partition?"),
-        (["comment=a\nrm -r b"], "comment must be a text in one line"),
+        (["comment=a\nrm -r b"], "comment must be text on a single line"),
         (["time"], "--slurm must be NAME=VALUE, not 'time'"),
         (["--max-minutes", "5"], "--slurm time=4:00:00"),
-        (["--serve"], "pac4sac study status shows jobs"),
+        (["--serve"], "for jobs, use pac4sac study status"),
         (["mem=8G"], "This machine has no sbatch"),
     ],
 )
@@ -290,7 +290,7 @@ def test_the_table_of_a_study_and_options_override_the_plan(tmp_path: Path) -> N
     path.write_text(TINY.replace("[set]", '[slurm]\ngpus = 1\ntime = "1-0"\n\n[set]'))
     study = load_study(str(path))
     assert study.slurm == {"gpus": 1, "time": "1-0"}
-    with pytest.raises(UserError, match="gpus=1, and the study trains on cpu"):
+    with pytest.raises(UserError, match="gpus=1, but the study trains on cpu"):
         device_of_jobs(study, {}, checked(study.slurm))
     assert device_of_jobs(study, {"device": "auto"}, checked(study.slurm)) == "cuda"
     assert device_of_jobs(study, {"device": "auto"}, {"gpus": "0"}) == "cpu"

@@ -86,7 +86,7 @@ class TestStoredSettings:
         assert old.identity != new.identity
 
     def test_of_an_unreadable_kind_are_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match="lacks a readable gamma"):
+        with pytest.raises(UserError, match="has no valid gamma"):
             self.read(tmp_path, "run", {"gamma": [0.9]}, "sac")
 
 
@@ -195,15 +195,12 @@ class TestReadingRuns:
                 "seed, config, status",
             ),
             *(
-                (json.dumps(WHOLE | wrong), f"lacks a readable {next(iter(wrong))}")
+                (json.dumps(WHOLE | wrong), f"has no valid {next(iter(wrong))}")
                 for wrong in OF_ANOTHER_KIND
             ),
-            (json.dumps(WHOLE | {"config": {"gamma": ["x"]}}), "lacks a readable gamma"),
-            (
-                json.dumps(WHOLE | {"task": TASK | {"env_kwargs": "x"}}),
-                "lacks a readable env_kwargs",
-            ),
-            (json.dumps(WHOLE | {"versions": {"numpy": {}}}), "lacks a readable numpy"),
+            (json.dumps(WHOLE | {"config": {"gamma": ["x"]}}), "has no valid gamma"),
+            (json.dumps(WHOLE | {"task": TASK | {"env_kwargs": "x"}}), "has no valid env_kwargs"),
+            (json.dumps(WHOLE | {"versions": {"numpy": {}}}), "has no valid numpy"),
         ],
     )
     def test_a_damaged_or_foreign_run_file_is_named(

@@ -327,11 +327,11 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
         ),
         (
             'kind = "tabel-1"\ntasks = ["ant"]\n[[variant]]\nalgo = "sac"',
-            "line 1: there is no kind 'tabel-1'; did you mean table-1",
+            "line 1: unknown kind 'tabel-1'; did you mean table-1",
         ),
         (
             'kind = "qqq"\ntasks = ["ant"]\n[[variant]]\nalgo = "sac"',
-            "line 1: there is no kind 'qqq'; there are comparison, table-1",
+            "line 1: unknown kind 'qqq'; use one of comparison, table-1",
         ),
         ("tasks = [", "wrong.toml is not a valid TOML file: "),
         (

@@ -38,7 +38,7 @@ def test_a_study_is_planned_run_looked_at_and_reported(
 
     assert main(["study", "run", tiny, "--device", "cpu"]) == 0
     shown = capsys.readouterr().out
-    assert "2 cohorts of up to" in shown
+    assert "2 cohorts to train; each needs up to" in shown
     assert "All variants on Pendulum-v1" in shown
     assert Path("experiments/study-tiny/report/report.html").is_file()
 
@@ -244,4 +244,6 @@ def test_a_study_that_was_interrupted_ends_like_such_training(
 
     monkeypatch.setattr("pac4sac.studies.run.run_local", stopped)
     assert main(command) == code
-    assert ("1 cohort of" if command[0] == "compare" else "2 cohorts of") in capsys.readouterr().out
+    assert (
+        "1 cohort to train" if command[0] == "compare" else "2 cohorts to train"
+    ) in capsys.readouterr().out

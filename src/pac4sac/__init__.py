@@ -1,4 +1,4 @@
-"""PAC-Bayesian Soft Actor-Critic and its rivals, trained in batched cohorts.
+"""PAC-Bayesian Soft Actor-Critic and its baselines, trained in batched cohorts.
 
 The names below are the public API. They are imported when first used, so that `import pac4sac` is
 quick."""
@@ -72,5 +72,5 @@ def __dir__() -> list[str]:
     return __all__
 
 
-let_waiting_threads_sleep()  # before anything loads torch
+let_waiting_threads_sleep()  # must run before any module loads torch
 importlib.import_module("pac4sac.tasks.registry").register_environments()

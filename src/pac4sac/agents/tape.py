@@ -106,7 +106,7 @@ class Reading(dict[str, Tensor]):
 
     def __missing__(self, name: str) -> Tensor:
         raise UserError(
-            f"Unknown stream {name!r} of random numbers; there are {', '.join(self) or 'none'}. "
+            f"Unknown random stream {name!r}; declared streams: {', '.join(self) or 'none'}. "
             "Declare streams for learning in update_streams(), and streams for acting in "
             "behaviour_streams() of the agent."
         )

@@ -15,25 +15,25 @@ WORDS: dict[Any, str] = {
     **{Path: "a path", NoneType: "None", Mapping: "a dictionary", tuple: "a pair of numbers"},
     **{Sequence: "a list", Iterable: "a list", Callable: "a function"},
 }
-# What is accepted for an annotated type, if it is not just that type.
+# Accepted types for an annotated type, if they are not just that type.
 NUMBERS: dict[Any, type[Any]] = {int: Integral, float: Real}
 ACCEPTED: dict[Any, type[Any]] = {Path: os.PathLike, Any: object}
-LONGEST_NAME = 255  # bytes of the name of a file
+LONGEST_NAME = 255  # largest number of bytes in the name of a file
 
 
 def check_types(
     function: Callable[..., Any], given: Mapping[str, Any], leave: Collection[str] = ()
 ) -> None:
-    """Refuse arguments of another type than a function declares.
+    """Refuse arguments with types that a function does not declare.
 
     Args:
-        function: The function, which calls this before anything else.
-        given: Its arguments by name, as `locals()` has them.
-        leave: Arguments that are checked elsewhere, with a better message.
+        function: The function, which calls `check_types` first.
+        given: Its arguments by name, from `locals()`.
+        leave: Arguments that other code checks, with a better message.
 
     Raises:
-        WrongType: If one has another type; it names the parameter and what is expected.
-        WrongValue: If a string has characters that no file name can have, or a path is too long.
+        WrongType: If an argument has another type; the message has its name and the expected type.
+        WrongValue: If a string has characters that file names cannot have, or a path is too long.
     """
     for name, hint in _types_of(function).items():
         if name not in given or name in leave:
@@ -48,7 +48,7 @@ _types_of = functools.cache(get_type_hints)
 
 
 def _accepts(hint: Any, value: Any) -> bool:
-    """Return whether a value has a type; of containers, only the items of pairs are checked."""
+    """Return whether a value has a type. The items of containers are checked only for pairs."""
     kind, parts = get_origin(hint) or hint, get_args(hint)
     if kind in (Union, UnionType):
         return any(_accepts(part, value) for part in parts)
@@ -61,7 +61,7 @@ def _accepts(hint: Any, value: Any) -> bool:
 
 
 def _is_number(kind: type, value: Any) -> bool:
-    """Return whether a value can be converted to a kind of number; a boolean is not one."""
+    """Return whether a value can be converted to a kind of number. A boolean is not a number."""
     if isinstance(value, bool) or not isinstance(value, NUMBERS[kind]):
         return False
     try:
@@ -72,7 +72,7 @@ def _is_number(kind: type, value: Any) -> bool:
 
 
 def _check_text(name: str, text: str, is_path: bool) -> None:
-    """Refuse a string that cannot be stored or printed, and a path that no file can have."""
+    """Refuse a string that cannot be stored or printed, and a path that is too long for a file."""
     try:
         data = os.fsencode(text)
     except UnicodeEncodeError:
@@ -80,7 +80,9 @@ def _check_text(name: str, text: str, is_path: bool) -> None:
     if b"\0" in data:
         raise WrongValue(f"{name} has invalid characters: {_brief(text)}; use printable text.")
     if is_path and max(map(len, data.split(os.sep.encode()))) > LONGEST_NAME:
-        raise WrongValue(f"{name} has a longer name than a file can have: {_brief(text)}.")
+        raise WrongValue(
+            f"{name} is too long for the name of a file: {_brief(text)}; use a shorter name."
+        )
 
 
 def _expected(hint: Any) -> str:
@@ -101,7 +103,7 @@ def _words(hint: Any) -> str:
 
 
 def _brief(value: Any) -> str:
-    """Return a value as a message shows it."""
+    """Return a value as text for a message."""
     try:
         text = repr(value)
     except ValueError:  # a whole number of thousands of digits

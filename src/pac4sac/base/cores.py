@@ -9,7 +9,7 @@ from pac4sac.base.errors import UserError
 # limit set for concurrent cohorts of a study, or by the user
 SHARE = "PAC4SAC_CORES"
 QUOTA = Path("/sys/fs/cgroup/cpu.max")  # limit of a container
-# checks of a waiting torch thread before it sleeps; 300,000 if unset
+# number of checks of a waiting torch thread before it sleeps; 300,000 if unset
 SPINNING = "GOMP_SPINCOUNT"
 
 
@@ -27,7 +27,8 @@ def machine_cores() -> int:
 
 
 def cores() -> int:
-    """Return the number of cores to use: all of the machine, or the share in PAC4SAC_CORES."""
+    """Return the number of cores to use: all cores of the machine, or the number in
+    PAC4SAC_CORES."""
     share = os.environ.get(SHARE)
     if share is None:
         return machine_cores()
@@ -49,8 +50,9 @@ def let_waiting_threads_sleep() -> None:
 def share_out(work: float, all_work: float) -> int:
     """Return the number of cores for a cohort that trains at the same time as others.
 
-    A cohort gets twice its share of the simulators' work, because its simulators wait while it
-    acts, and other cohorts end earlier. A share of at most one core is not doubled.
+    A cohort's share is its part of the simulators' work. It gets twice that share, because its
+    simulators wait while it acts, and because other cohorts end earlier. A share of at most one
+    core is not doubled.
 
     Args:
         work: Work of the cohort's simulators.

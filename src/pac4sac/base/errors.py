@@ -1,4 +1,4 @@
-"""Errors with a message for the user; the command line prints it and exits with 2."""
+"""Errors with a message for the user. The command line prints the message and exits with code 2."""
 
 import importlib
 import importlib.metadata
@@ -25,7 +25,8 @@ def how_to_install(extra: str) -> str:
 
     The command depends on whether this package is a clone, and on whether uv made the environment.
     """
-    # not by find_spec: setuptools takes that for a start of pip, and then breaks torch's compiler
+    # not with find_spec: setuptools mistakes that for a start of pip, and then breaks torch's
+    # compiler
     has_pip = any(importlib.metadata.distributions(name="pip"))
     pip = _program("pip") if has_pip else "uv pip"
     clone = Path(__file__).parents[3]
@@ -36,7 +37,8 @@ def how_to_install(extra: str) -> str:
 
 
 def _program(name: str) -> str:
-    """Return how to call a program of this environment, which may not be the active one."""
+    """Return the command for a program of this environment, which may not be the active
+    environment."""
     path = Path(sys.executable).with_name(name)
     if not path.is_file() or Path(shutil.which(name) or "") == path:
         return name

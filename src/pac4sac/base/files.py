@@ -55,7 +55,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file for writing; fail if it is a pipe without a reader."""
+    """Open a file for writing without blocking; fail if it is a pipe without a reader."""
     return os.open(path, flags | os.O_NONBLOCK, 0o666)
 
 
@@ -74,12 +74,12 @@ def write_json(path: Path, about: Mapping[str, Any]) -> None:
 
 
 def is_file_name(name: str) -> bool:
-    """Return whether a text can be the name of a file: not a path, and not a parent folder."""
+    """Return whether a text can be the name of a file, and not a path or a parent folder."""
     return name not in ("", ".", "..") and not {"/", "\\", "\0"}.intersection(name)
 
 
 def check_inside(folder: Path, *paths: Path) -> None:
-    """Raise a UserError if a symbolic link takes a path outside a folder that the user named."""
+    """Raise a UserError if a symbolic link leads a path out of a folder that the user named."""
     root = os.path.realpath(folder)
     for path in paths:
         if os.path.commonpath([root, os.path.realpath(path)]) != root:
@@ -96,7 +96,7 @@ def check_links(folder: Path) -> None:
 
 
 def all_below(folder: Path) -> Iterator[Path]:
-    """Yield all files and folders in a folder and its subfolders, broken links included."""
+    """Yield all files and folders in a folder and its subfolders, including broken links."""
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
             yield Path(place, name)
@@ -106,7 +106,7 @@ def all_below(folder: Path) -> Iterator[Path]:
 def open_regular(path: Path) -> Iterator[BufferedReader]:
     """Open a regular file for reading; refuse others such as pipes, which block the reader."""
     if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is not an ordinary file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     with path.open("rb") as file:
         yield file
 
@@ -137,10 +137,10 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-LARGEST_FILE = 2**29  # bytes; the largest text file that is read, such as an archive
+LARGEST_FILE = 2**29  # size in bytes of the largest text file that is read, such as an archive
 Kinds = Mapping[str, type | UnionType]
 ANY: Kinds = {}
-COPY = "replace it by an intact copy, or leave it out."
+COPY = "replace it with an intact copy, or omit it."
 # A possible lone surrogate, or a number of more than 64 bits.
 SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|\d{19}")
 
@@ -184,7 +184,7 @@ def read_json(path: Path, kinds: Kinds = ANY, version: int | None = None) -> dic
 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the text of a TOML file by the user, and its content.
+    """Return the text and the parsed content of a user's TOML file.
 
     Raises:
         UserError: If it is unreadable.
@@ -211,7 +211,7 @@ def read_jsonl(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 
 def parse_jsonl(content: bytes) -> tuple[list[dict[str, Any]], int]:
-    """Return the rows of JSON lines, and the number of lines that are not rows."""
+    """Parse JSON lines. Return the rows, and the number of lines that are not rows."""
     lines = [line for line in content.split(b"\n") if line.strip()]
     rows = [row for row in map(_parse_row, lines) if row is not None]
     return rows, len(lines) - len(rows)
@@ -245,14 +245,14 @@ def check_kinds(about: Any, kinds: Kinds, what: str, version: int | None = None)
         kinds = {"version": int, **kinds}
     wrong = [name for name, kind in kinds.items() if not _is_of_kind(about.get(name), kind)]
     if wrong:
-        raise UserError(f"{what} is damaged: it lacks a readable {', '.join(wrong)}; {COPY}")
+        raise UserError(f"{what} is damaged: it has no valid {', '.join(wrong)}; {COPY}")
     return about
 
 
 def _check_version(about: dict[str, Any], version: int, what: str) -> None:
     """Raise a UserError if a mapping has another version."""
     if about.get("version", version) != version:
-        reads = f"this pac4sac reads version {version}; use the pac4sac that wrote it."
+        reads = f"this version of pac4sac reads version {version}; use the version that wrote it."
         raise UserError(f"{what} has version {about['version']}, but {reads}")
 
 

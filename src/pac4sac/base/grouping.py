@@ -16,7 +16,7 @@ def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, lis
 
 
 def differing_values(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the keys that all tables have with different values, as values by table."""
+    """Return the values by table of each key that all tables have with different values."""
     values: dict[str, dict[str, Any]] = {}
     for table, content in tables.items():
         for key, value in content.items():

@@ -1,6 +1,6 @@
-"""Names of settings and options in Stable-Baselines3 (SB3), RL Zoo and CleanRL, with ours.
+"""Names of settings and options in Stable-Baselines3 (SB3), RL Zoo and CleanRL, with our names.
 
-A name with exactly the same meaning is accepted; for the others there is advice.
+Names with exactly the same meaning are accepted. For other names, an error gives advice.
 """
 
 import functools
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 SB3, CLEANRL, ZOO = "SB3", "CleanRL", "RL Zoo"
 BOTH = f"{SB3}, {CLEANRL}"
-LINEAR = "lin_"  # before a learning rate that falls to 0, in RL Zoo
+LINEAR = "lin_"  # RL Zoo's prefix of a learning rate that decreases to 0
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ SETTINGS: Mapping[str, KnownName] = {
     "target_noise_clip": KnownName(SB3, "smoothing_limit"),
     "noise_clip": KnownName(CLEANRL, "smoothing_limit"),
     "exploration_noise": KnownName(CLEANRL, "noise"),
-    "action_noise": KnownName(SB3, answer="set noise, and noise_colour for noise over time"),
-    "use_sde": KnownName(SB3, answer="set noise_colour to correlate exploration in time"),
+    "action_noise": KnownName(SB3, answer="set noise, and noise_colour for correlation over time"),
+    "use_sde": KnownName(SB3, answer="set noise_colour to correlate exploration over time"),
     "n_critics": KnownName(SB3, "critics"),
     "n_quantiles": KnownName(SB3, "quantiles"),
     "top_quantiles_to_drop_per_net": KnownName(SB3, "dropped"),
@@ -95,8 +95,8 @@ OPTIONS: Mapping[str, KnownName] = {
         CLEANRL, answer="record a video of a trained agent with pac4sac watch"
     ),
     "save_model": KnownName(CLEANRL, answer="agents are always saved"),
-    "verbose": KnownName(SB3, answer="the commands show progress, and Python prints nothing"),
-    "progress_bar": KnownName(SB3, answer="the commands show progress, and Python prints nothing"),
+    "verbose": KnownName(SB3, answer="commands show progress; Python functions print nothing"),
+    "progress_bar": KnownName(SB3, answer="commands show progress; Python functions print nothing"),
 }
 
 
@@ -146,10 +146,10 @@ def _renamed(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
 
 
 def linear_schedule(name: str, value: str) -> UserError:
-    """Return the error about a learning rate that falls to 0, as RL Zoo writes it."""
+    """Return the error about a learning rate that decreases to 0, in the notation of RL Zoo."""
     first = value.removeprefix(LINEAR)
     return UserError(
-        f"{name} must be a number, not {value!r} of {ZOO}: set {name}={first}, "
+        f"{name} must be a number, not {value!r} as in {ZOO}; set {name}={first}, "
         "lr_schedule=linear and lr_steps to the steps of the training."
     )
 
@@ -164,7 +164,7 @@ def no_such_setting(owner: str, name: str, known: Iterable[str]) -> UserError:
     """
     if name in SETTINGS:
         there = SETTINGS[name]
-        advice = there.answer or f"it is called {there.ours} here, and only some algorithms have it"
+        advice = there.answer or f"its name here is {there.ours}, and only some algorithms have it"
         return UserError(f"{owner} setting {name!r}: {advice}.")
     ours = [*known]
     names = [*ours, *(other for other, there in SETTINGS.items() if there.ours in ours)]
@@ -181,7 +181,7 @@ def answer_on_option(name: str) -> str:
 
 
 def answer_on_setting(name: str, value: str) -> str:
-    """Return the flag of a setting that was given as an option.
+    """Return the flag that sets a setting, for a setting that was given as an option.
 
     Args:
         name: Name of the setting, here or in another library.

@@ -1,4 +1,4 @@
-"""The treatment of freed memory by the allocator of this process."""
+"""Set how the allocator of this process handles freed memory."""
 
 import ctypes
 import os
@@ -12,9 +12,10 @@ VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES
 def keep_freed_memory() -> None:
     """Let glibc keep freed memory for the next allocation instead of returning it to the system.
 
-    The tensors of an update take a few megabytes, which are freed and allocated again in the next
-    one. If they were returned to the system, page faults would take a fifth of an eager update. The
-    function does nothing if the user has set the allocator, or on systems without glibc.
+    The tensors of an update need a few megabytes, which are freed and allocated again in the next
+    update. If this memory were returned to the system, page faults would take a fifth of the time
+    of an eager update. The function does nothing on systems without glibc, or if the user has
+    configured the allocator.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None and not any(name in os.environ for name in VARIABLES):

@@ -1,4 +1,4 @@
-"""Names for the classes and functions that a user passes as objects.
+"""Names of the classes and functions that a user passes as objects.
 
 Importable objects are named `module:Name`. Lambdas and objects defined inside functions are named
 `in-process:Name-TOKEN`; only the program that made this name can find the object.
@@ -20,7 +20,7 @@ from pac4sac.base.trust import allow, own_object, trusted, trusted_module
 
 IN_PROCESS = "in-process"
 SCRIPT = "__main__"  # the module of a script or a notebook
-# Attributes of a class that Python adds, and settings, which a run stores itself.
+# Attributes that Python adds to a class, and settings, which a run stores separately.
 NOT_CODE = re.compile(r"_abc_impl|__(?!init__|call__|post_init__|new__)\w+__")
 
 _objects: dict[str, Any] = {}  # name -> object of this process
@@ -61,7 +61,7 @@ def _is_json(value: Any) -> bool:
 
 
 def object_of(name: str, what: str) -> Any:
-    """Return the object of a name.
+    """Return the object that a name refers to.
 
     Args:
         name: Name from `name_of`, or `module:Name`.
@@ -94,14 +94,15 @@ def needs_this_process(names: Iterable[str]) -> bool:
 
 
 def short_name(name: str) -> str:
-    """Return a name for display, without module and token if no command could use these."""
+    """Return a name for display, without module and token if commands could not use them."""
     if is_in_process(name):
         return name.partition(":")[2].rpartition("-")[0]
     return name.removeprefix(f"{SCRIPT}:")
 
 
 def check_script(name: str) -> None:
-    """Refuse a name from another script or notebook, whose object this program lacks."""
+    """Refuse a name from another script or notebook, whose object does not exist in this
+    program."""
     module, _, own = name.rpartition(":")
     if module == SCRIPT and not (SCRIPT in trusted() and hasattr(sys.modules[SCRIPT], own)):
         raise UserError(
@@ -159,7 +160,7 @@ def _code_of(thing: Any, seen: set[int]) -> Iterator[str]:
 
 
 def _code_in_script(thing: Any, seen: set[int]) -> Iterator[str]:
-    """Yield the code of a class or function of a script; yield nothing for other objects."""
+    """Yield the code of a class or function in a script; yield nothing for other objects."""
     if isinstance(thing, type):
         yield from _code_of_class(thing, seen)
     elif isinstance(thing, types.FunctionType):

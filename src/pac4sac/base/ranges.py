@@ -60,7 +60,7 @@ Allowed = Interval | tuple[str, ...] | None  # numbers, words, or any value of t
 
 
 def check_value(name: str, value: Any, kind: type, allowed: Allowed, other: str = "") -> None:
-    """Refuse a value of the wrong type or outside of what is allowed.
+    """Refuse a value that has the wrong type or is not allowed.
 
     Args:
         name: Name of the setting or option.

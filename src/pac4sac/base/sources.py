@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pac4sac.base.version import installed_version
 
-# Shipped modules that every run uses, besides its agent and its environment.
+# Shipped modules that every run uses, in addition to its agent and its environment.
 ENGINE = (
     "pac4sac.tasks.episodes",
     "pac4sac.tasks.registry",
@@ -48,11 +48,11 @@ SIMULATORS = {
 
 
 def source_checksums(modules: Iterable[str]) -> dict[str, str]:
-    """Return the checksums of modules and of the modules that belong to them.
+    """Return the checksums of modules and of all modules that belong to them.
 
-    For a shipped agent these are imported modules of `agents`. For custom code they are all
-    imported modules of the same top-level package, with its `__init__`, and all others that are not
-    installed. Libraries and modules without a file are left out.
+    For a shipped agent, these are the imported modules of `agents`. For custom code, they are all
+    imported modules of the same top-level package, including its `__init__`, and all other modules
+    that are not installed. Libraries and modules without a file are omitted.
     """
     files = sorted(_files_of(modules).items())
     return {name: _checksum(*_state_of(file)) for name, file in files}
@@ -72,9 +72,10 @@ def _files_of(modules: Iterable[str]) -> dict[str, Path]:
 
 
 def _used_by(module: str, file: Path) -> Set[str]:
-    """Return the names of all modules that a module may import, and of its own packages.
+    """Return the names of all modules that a module may import, and of the packages that contain
+    it.
 
-    The imports of the engine are left out, because it imports all agents and tasks.
+    The imports of the engine are omitted, because the engine imports all agents and tasks.
     """
     if module in ENGINE:
         return set()

@@ -1,5 +1,5 @@
-"""Stopping after a checkpoint: on Ctrl-C, on SIGTERM, when the terminal closes, when a cluster
-warns of the end of a job, or after a time limit."""
+"""Stop work after a checkpoint: on Ctrl-C, on SIGTERM, when the terminal closes, when a cluster
+announces the end of a job, or after a time limit."""
 
 import contextlib
 import ctypes
@@ -16,7 +16,7 @@ from pac4sac.base.errors import UserError
 
 
 class Stopped(BaseException):
-    """Signal that work was ended by a stop request.
+    """Signal that a stop request ended the work.
 
     Like KeyboardInterrupt it is not an Exception, so it does not count as a failure when it is
     raised inside an environment.
@@ -25,7 +25,7 @@ class Stopped(BaseException):
 
 @dataclass(frozen=True)
 class StopReason:
-    """Hold why training was stopped before its end, as a clause that follows "because"."""
+    """Hold the reason why training was stopped early, as a clause that follows "because"."""
 
     sentence: str
     number: int | None = None  # of the signal that requested it
@@ -41,7 +41,7 @@ class StopReason:
 TIME_IS_UP = StopReason("the time is up")
 WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)  # clusters send one of them before they end a job
 STEP_SECONDS = 60  # default limit for a step or a reset of a simulator
-GRACE = 10.0  # seconds for which a stop waits for simulators that do not answer
+GRACE = 10.0  # seconds that a stop waits for simulators that do not answer
 PR_SET_PDEATHSIG = 1
 
 
@@ -81,7 +81,7 @@ class StopRequest:
     def check(self) -> None:
         """Raise Stopped if a signal requested a stop, to end work that can be repeated later.
 
-        The time limit does not count here: work that takes longer would never be finished.
+        The time limit does not count here: work that takes longer than the limit would never end.
         """
         if self.reason is not None:
             raise Stopped
@@ -113,7 +113,8 @@ class StopRequest:
         if number in WARNINGS:
             self._warning = number
         self.reason = StopReason(f"{signal.Signals(number).name} was received", number)
-        # SIGTERM may come with a warning and does not hide it: a job is queued again after one.
+        # A SIGTERM that comes with a warning does not hide the warning, after which a job is queued
+        # again.
         # This comes last, because a warning may have interrupted this function.
         if (warning := self._warning) is not None:
             self.reason = StopReason(f"{signal.Signals(warning).name} was received", warning)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 NOTHING = "—"
-LONGEST_NAME = 200  # bytes; leaves room for a seed and an extension
+LONGEST_NAME = 200  # largest number of bytes of a name; leaves room for a seed and an extension
 
 
 def number(x: float | None, scale: float = 1.0) -> str:
@@ -18,7 +18,8 @@ def number(x: float | None, scale: float = 1.0) -> str:
 
 
 def digits_of(x: float) -> int:
-    """Return the number of decimals: one as in the paper, more below 1, none from 10,000 on."""
+    """Return the number of decimals: one as in the paper, more below 1, none for 10,000 and
+    above."""
     if abs(x) >= 10_000:
         return 0
     if abs(x) >= 1 or x == 0:
@@ -95,9 +96,9 @@ def file_name(text: str, also: str = "") -> str:
 
 
 def did_you_mean(
-    name: str, known: Iterable[str], otherwise: str = "there are", cutoff: float = 0.6
+    name: str, known: Iterable[str], otherwise: str = "use one of", cutoff: float = 0.6
 ) -> str:
-    """Return the end of an error message about an unknown name: similar names, or all names."""
+    """Return the end of an error message about an unknown name, with similar names or all names."""
     close = difflib.get_close_matches(name, list(known), n=3, cutoff=cutoff)
     if close:
         return f"did you mean {' or '.join(close)}?"

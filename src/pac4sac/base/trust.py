@@ -1,11 +1,11 @@
 """Permission to run custom code.
 
-Files name algorithms and environments as `module:Name`. A module is imported only if the user
-named it: with --trust, or as the algorithm or the task of the command or call itself. A command in
-a terminal asks the user, and remembers the answer for that file.
+Files refer to algorithms and environments as `module:Name`. A module is imported only if the user
+named it: with --trust, or as the algorithm or task of the command or call. A command in a terminal
+asks the user about other modules, and remembers the answer for that file.
 
-Environment variables store the modules and the folder in which commands look for them, so worker
-processes and the cohorts of a study trust the same modules as their parent.
+Environment variables store the modules and the folder in which commands look for them. Worker
+processes and the cohorts of a study therefore trust the same modules as their parent.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def allow(modules: str | Iterable[str]) -> None:
     """Allow modules that the user named, each as `module` or as `module:Name`.
 
     Raises:
-        WrongType: If they are neither a string nor strings.
+        WrongType: If the modules are neither a string nor a list of strings.
     """
     given: Any = modules  # callers may pass a wrong type
     named = [given] if isinstance(given, str) or not isinstance(given, Iterable) else [*given]
@@ -58,7 +58,7 @@ def allow_named(*names: Any) -> None:
 
 @contextlib.contextmanager
 def consent_of_one_command(ask: Ask | None = None) -> Iterator[None]:
-    """Also look for named modules in the working directory; reset the permissions on exit.
+    """Also look for named modules in the working directory, and reset the permissions on exit.
 
     Args:
         ask: Function that asks the user a question in a terminal; None without a terminal.
@@ -97,12 +97,12 @@ def trusted_module(name: str) -> str:
 
 
 def own_class(name: str, what: str, base: type[Any]) -> type[Any]:
-    """Return the user's class `module:Class`.
+    """Return the custom class `module:Class`.
 
     Args:
         name: Module and class.
         what: What the class is, for error messages.
-        base: Class that it must be derived from.
+        base: Class from which it must be derived.
 
     Raises:
         UserError: If it is not such a class, cannot be imported, or its module is not trusted.
@@ -129,7 +129,7 @@ def own_object(name: str, what: str) -> Any:
 
 
 def allow_registered(module: str, home: str) -> None:
-    """Allow an environment that a trusted module registers to be defined in another module."""
+    """Allow environments that a trusted module registers but another module defines."""
     if module.partition(".")[0] in _FINDER.found:
         _FINDER.registered.add(home.partition(".")[0])
 
@@ -143,8 +143,8 @@ class _NamedModules(importlib.abc.MetaPathFinder):
     """Find trusted modules in the working directory of a command, and modules that they import from
     it.
 
-    Other imports find nothing there, so a library that tries to import an optional module does not
-    get a file of the same name.
+    Other imports do not look there. A library that tries to import an optional module therefore
+    does not get a file of the same name.
     """
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class _Consent:
 
     @classmethod
     def given(cls, module: str) -> bool:
-        """Return whether the user allows a module, and trust it if so."""
+        """Return whether the user allows a module, and trust the module if so."""
         source = _source_of(module) if cls.ask else None
         if cls.ask is None or source is None:
             return False

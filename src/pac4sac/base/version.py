@@ -1,4 +1,4 @@
-"""Versions of installed packages, and a checksum of the source of this one."""
+"""Versions of installed packages, and a checksum of the source code of this package."""
 
 import functools
 import hashlib

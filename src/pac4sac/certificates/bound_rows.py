@@ -58,8 +58,8 @@ class BoundRow:
 
     @property
     def says(self) -> Literal["vacuous", "broken", "certificate", "holds here", "undecided"]:
-        """Return the verdict on the bound; with a failing assumption it proves nothing, even if it
-        holds for the measured error."""
+        """Return the verdict on the bound. If an assumption fails, the bound proves nothing, even
+        if it is above the measured error."""
         if self.vacuous:
             return "vacuous"
         if self.respected == "no":
@@ -184,8 +184,8 @@ class BoundTable:
         one = bellman.episode == bellman.episode[0]
         losses, variance = bellman.squared[one], float(bellman.next_variance[one].mean())
         n, fails = len(losses), ("correlation", "shift", "sign", *self.posterior_fails)
-        # If no step forgot the beginning, all entries of Γ on and above the diagonal would be 2,
-        # with this norm:
+        # If all steps depended on the first step, all entries of Γ on and above the diagonal would
+        # be 2, with this norm:
         never_forgets = 1 / math.sin(math.pi / (4 * n + 2))
         meanings = (
             (2.0, "each step is independent of all earlier ones"),

@@ -20,7 +20,7 @@ LONGEST_WALK = 200  # random steps
 
 @dataclass(frozen=True)
 class Calibration:
-    """Hold how well a critic's standard deviation matches its errors."""
+    """Hold measures of how well a critic's standard deviation matches its errors."""
 
     where: str
     deviation: str  # formula of the critic's standard deviation
@@ -47,8 +47,8 @@ def calibrate(
 
     A single plain critic has no standard deviation, so the list is empty.
 
-    In-distribution states come from episodes of π. Out of distribution, an episode begins with
-    random actions, and the last of these is judged by the return that π obtains after it.
+    In-distribution states come from episodes of π. Out-of-distribution episodes begin with random
+    actions. The last random action is judged with the return that π obtains after it.
     """
     if measuring.uncertainty() is None:
         return []

@@ -102,14 +102,14 @@ class Certificate:
     bias: dict[str, Bias]  # by policy
     along: list[BiasAlong]
     phases: list[BiasPhase]  # bias of the policy early, middle and late in the episode
-    # of π's measuring episodes: too close to the time limit to know the rest of the return
+    # steps of π's measuring episodes that are too close to the time limit
     unjudged_steps: int
     measured: Measured
     rows: list[BoundRow]
     calibration: list[Calibration]
     interval: WidenedInterval | None  # None if no step could be judged
     returns: list[ReturnCertificate]
-    remarks: list[str]  # omitted parts, with the reasons
+    remarks: list[str]  # omitted parts, with the reason for each
 
     def policy_name(self, policy: str) -> str:
         """Return the name of a policy, with "with entropy" if its returns include entropy.
@@ -166,7 +166,7 @@ class Certificate:
 
 
 def _with(row: Bias | BiasPhase | BoundRow, *derived: str) -> dict[str, Any]:
-    """Return the fields of a row with further attributes of it."""
+    """Return the fields of a row, and further attributes of it."""
     return asdict(row) | {name: getattr(row, name) for name in derived}
 
 

@@ -57,7 +57,8 @@ class BellmanErrors:
         return np.asarray(np.bincount(index, values) / np.bincount(index))
 
     def one_per_episode(self, values: Floats, seed: int) -> Floats:
-        """Return the value at a random step of each episode, which are independent samples too."""
+        """Return the value at a random step of each episode; these values are independent samples
+        too."""
         order = np.random.default_rng(seed).permutation(len(values))
         _, first = np.unique(self.episode[order], return_index=True)
         return np.asarray(values[order[first]])
@@ -224,7 +225,7 @@ class CriticErrors:
 
 
 def value_error(values: ValueErrors, delta: float) -> Estimate:
-    """Estimate E‖Q_π − Q‖², for which a single return G per step gives only an interval.
+    """Estimate E‖Q_π − Q‖². A single return G per step only gives an interval.
 
     Upper end: the mean of (Q − G)², which includes the variance of G. Lower end: the squared mean
     error at each time of the episode, a lower bound by Jensen's inequality. Its interval uses the
@@ -267,15 +268,15 @@ def fresh_errors(
 ) -> CriticErrors:
     """Return the errors of both kinds in fresh episodes.
 
-    Bellman errors are on the judged steps, except a step before a time limit, whose next state is
-    not known.
+    Bellman errors cover the judged steps, except steps before a time limit, because their next
+    state is not known.
     """
     last = np.arange(values.judged.shape[1]) == values.length[:, None] - 1
     at = episode, step = np.nonzero(values.judged & (~last | values.terminated[:, None]))
     if not len(step):
         raise UserError(
-            "No step of the fresh episodes can be judged, because they are too short for its γ. "
-            "Use an agent with a smaller γ, or a task with longer episodes."
+            "No step of the fresh episodes can be judged, because the episodes are too short for "
+            "the agent's γ. Use an agent with a smaller γ, or a task with longer episodes."
         )
     following = values.observation[episode, np.minimum(step + 1, last.shape[1] - 1)]
 

@@ -118,7 +118,7 @@ class AssumedRewards(NamedTuple):
 
     scale: RewardRange  # scale of the errors
     assumed: RewardRange | None  # assumed by bounds on returns; None: nothing is
-    are_outside: bool  # whether observed rewards refute the range
+    are_outside: bool  # whether an observed reward is outside the range
     remarks: list[str]
 
 
@@ -149,8 +149,8 @@ def certified_returns(
     limit: int | None,
     delta: float,
 ) -> list[ReturnCertificate]:
-    """Bound the expected return of each policy, with the given limits or those that follow from
-    rewards and time limit."""
+    """Bound the expected return of each policy, with the given limits or with limits that follow
+    from the rewards and the time limit."""
     returns = {
         "policy": played.policy.returns(limit),
         "deterministic policy": deterministic[np.isfinite(deterministic)],

@@ -84,7 +84,8 @@ def _draw_bias_of_policy(panel: Any, c: "Certificate", along: "BiasAlong") -> No
 
 
 def _draw_bounds(panel: Any, c: "Certificate") -> None:
-    """Draw each bound divided by the measured error: above 1 it holds, near 1 it is tight."""
+    """Draw each bound divided by the measured error. A bound above 1 holds, and a bound near 1 is
+    tight."""
     rows = list(reversed(c.rows))
     ratios = [_ratio(row) for row in rows]
     largest = max(filter(np.isfinite, ratios), default=1)

@@ -62,8 +62,8 @@ def certify_returns(
 ) -> ReturnCertificate:
     """Return lower bounds on the expected return.
 
-    Only the lower limit is an assumption. Returns above the upper limit are clipped to it, which
-    can only lower the mean.
+    Only the lower limit is an assumption. Returns above the upper limit are clipped, which can only
+    lower the mean.
     """
     x = np.asarray(returns, np.float64)
     if not len(x) or not np.isfinite(x).all():
@@ -77,8 +77,7 @@ def certify_returns(
     low, high = limits
     if not -np.inf < low < high < np.inf:
         raise UserError(
-            f"A range of returns needs two finite limits, the lower one first, not {low:g} and "
-            f""
+            f"A range of returns needs two finite limits, the lower limit first, not {low:g} and "
             f"{high:g}."
         )
     if x.min() < low:
@@ -132,8 +131,8 @@ def betting_lower(unit: ArrayLike, delta: float) -> float:
 
 
 def episodes_needed(unit: ArrayLike, target: float, delta: float) -> int | None:
-    """Return the number of such samples with which `betting_lower` reaches a target; None if none
-    does.
+    """Return the number of such samples with which `betting_lower` reaches a target; None if no
+    number is enough.
 
     Every value is assumed to occur as often as here, so the capital grows at the same rate.
     """
@@ -169,7 +168,7 @@ class RewardRange:
     def __post_init__(self) -> None:
         if not -np.inf < self.low < self.high < np.inf:
             raise UserError(
-                f"A range needs two finite numbers, the lower first, not {self.low:g} and "
+                f"A range needs two finite numbers, the lower number first, not {self.low:g} and "
                 f"{self.high:g}."
             )
 

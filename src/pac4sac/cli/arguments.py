@@ -1,4 +1,5 @@
-"""Arguments of several commands and their parsing: options of training, settings, callbacks."""
+"""Arguments that several commands share, and their parsing: training options, settings,
+callbacks."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -143,7 +144,7 @@ def with_options(*names: str, otherwise: str = "") -> Callable[[type[T]], type[T
     """Return a decorator that gives a command a flag for each of these options of training.
 
     Args:
-        names: Fields of `Options`, which also state default, type and help.
+        names: Fields of `Options`, which also have the default, type and help.
         otherwise: Default to display instead of that of `Options`; the value is then None.
     """
 
@@ -153,8 +154,8 @@ def with_options(*names: str, otherwise: str = "") -> Callable[[type[T]], type[T
         made = make_dataclass(
             command.__name__, flags, bases=(command,), namespace=namespace, frozen=True
         )
-        # tyro reads the help of the other flags from the command's source; since Python 3.13 it
-        # finds that by line number.
+        # tyro reads the help of the other flags from the source code of the command. Since Python
+        # 3.13, it finds that code by line number.
         for place in ("__module__", "__firstlineno__"):
             if hasattr(command, place):
                 setattr(made, place, getattr(command, place))
@@ -227,8 +228,8 @@ def callback_flags(names: Sequence[str]) -> str:
 
 
 def parse_settings(groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    """Parse settings such as "xi=0.05" and "shots=1,100"; a later value of a name replaces an
-    earlier one."""
+    """Parse settings such as "xi=0.05" and "shots=1,100". A later value of a name replaces an
+    earlier value."""
     settings = {}
     for text in chain.from_iterable(groups):
         name, _, values = text.partition("=")

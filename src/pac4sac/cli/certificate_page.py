@@ -22,7 +22,7 @@ FORMULAS, PAGE = TEXTS["formulas"], TEXTS["page"]
 # Columns of numbers, with their minimum widths.
 NUMBERS = {"N": 6, "KL": 5, "risk": 6, "at most": 7}
 NAMES_AND_NUMBERS = 48  # characters of an 80-column line
-# other verdicts are yellow
+# all other verdicts are yellow
 STYLES = {"vacuous": "dim", "broken": "bold red", "certificate": "bold green"}
 SIGNS = {"overestimates": "+", "underestimates": "−", "undecided": "·"}
 
@@ -54,7 +54,8 @@ def bias_table(c: Certificate) -> Table:
 
 
 def _bias_caption(c: Certificate) -> str:
-    """Return the signs of the error along an episode, and the number of steps not judged."""
+    """Describe the sign of the error along an episode, and the number of steps that are not
+    judged."""
     parts = [part for along in c.along if along.policy == "policy" for part in along.bias]
     caption: str = PAGE["signs"].format(signs="".join(SIGNS[bias_verdict(part)] for part in parts))
     if c.unjudged_steps and "policy" in c.bias:
@@ -126,7 +127,7 @@ def _bounds_table(c: Certificate, rows: list[BoundRow], letters: dict[str, str])
 
 
 def _number_widths(rows: Sequence[BoundRow]) -> list[int]:
-    """Return the widths of the columns of numbers, the same for all tables."""
+    """Return the widths of the columns of numbers, which are the same for all tables."""
     columns = zip(*map(_numbers, rows), strict=True)
     return [
         max(least, *map(len, column))
@@ -184,8 +185,8 @@ def _return_bound(certificate: ReturnCertificate, bound: float | None) -> str:
 
 
 def _table(title: str, caption: str, *headers: str, wrapped: int = 0) -> Table:
-    """Return a table without rows; columns after the first are for numbers, and the headers of
-    `wrapped` of them may wrap."""
+    """Return a table without rows. The columns after the first hold numbers; the headers in
+    `wrapped` may wrap."""
     table = Table(
         title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=0
     )

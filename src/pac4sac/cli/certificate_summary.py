@@ -1,5 +1,5 @@
-"""The first screen of a certificate, in words: is the critic biased, how wide is a calibrated
-interval, and how good is the policy at least?"""
+"""The summary of a certificate in words. It says whether the critic is biased, how wide a
+calibrated interval is, and how good the policy is at least."""
 
 from collections.abc import Iterator
 
@@ -118,9 +118,10 @@ def _absolute_error(c: Certificate) -> Iterator[Text]:
 
 
 def counted_text(row: BoundRow) -> str:
-    """Return a clause on clipping: errors above the largest possible one count as that value."""
+    """Return a clause on clipping: errors above the largest possible error are set to that
+    error."""
     what = "errors" if row.quantity == "absolute value error" else "squares"
-    return f"{what} beyond {number(row.trivial)} count as {number(row.trivial)}"
+    return f"{what} above {number(row.trivial)} are counted as {number(row.trivial)}"
 
 
 def _range_of_values(c: Certificate) -> str:

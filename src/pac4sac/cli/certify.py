@@ -27,19 +27,19 @@ class Certify:
 
     # Use the best run of this run, experiment or study folder, or a shipped agent.
     folder: arguments.Folder
-    # Measure on N episodes and certify on N others; a quarter of each with shooting.
+    # Measure on N episodes and certify on N other episodes; use shooting in a quarter of each.
     episodes: arguments.Number = 64
-    # Allow each bound to fail with at most this probability.
+    # Allow each bound to fail with this probability.
     delta: Annotated[float, arg(metavar="δ")] = 0.05
     seed: arguments.Number = 0  # Draw the episodes from this seed.
-    # Assume these limits of the reward of a step, as in --reward-range=-1,1.
+    # Assume these limits for the reward of a step, as in --reward-range=-1,1.
     reward_range: Annotated[str | None, optional("LOW,HIGH", "the task's")] = None
-    # Assume these limits of the return of an episode, as in --return-range=-1000,1000.
-    return_range: Annotated[str | None, optional("LOW,HIGH", "from the rewards' range")] = None
+    # Assume these limits for the return of an episode, as in --return-range=-1000,1000.
+    return_range: Annotated[str | None, optional("LOW,HIGH", "from the range of rewards")] = None
     # Write certificate.json and certificate.png into this folder.
     out: Annotated[
         Path | None,
-        optional("DIR", "that of the run, or the working directory for a shipped agent"),
+        optional("DIR", "the folder of the run, or the working directory for a shipped agent"),
     ] = None
     # Also print every bound with its assumptions, calibration and returns.
     full: bool = False

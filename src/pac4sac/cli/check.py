@@ -15,10 +15,10 @@ from pac4sac.cli.shared import say
 class Check:
     """Check a custom algorithm on synthetic data: shapes, streams, gradients, determinism.
 
-    Takes seconds and trains nothing. The exit code is 1 if a check fails.
+    It takes a few seconds and does not train. The exit code is 1 if a check fails.
     """
 
-    # Check this algorithm; naming it allows its module to run.
+    # Check this algorithm, given as module:Class; this runs the code of the module.
     algo: Annotated[Positional[str], arg(metavar="MODULE:CLASS")]
 
     def run(self, console: Console) -> int:

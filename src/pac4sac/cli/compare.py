@@ -30,15 +30,16 @@ class Compare:
             help_behavior_hint="(required here or in --config)",
         ),
     ] = None
-    # Train these: names from `pac4sac list algos`, or custom classes as module:Class.
+    # Train these algorithms: names from `pac4sac list algos`, or custom classes as module:Class.
     algos: Annotated[str, arg(metavar="A,B,C")] = "pac4sac,sac,ddpg"
     seeds: arguments.Seeds = "0:5"
-    # Test the others against this algorithm.
+    # Compare the other algorithms with this algorithm.
     baseline: Annotated[str | None, optional("A", "the first of --algos")] = None
-    # Use this preset from `pac4sac list presets` for all algorithms, or one for each, as in
+    # Use this preset from `pac4sac list presets` for all algorithms, or a preset for each, as in
     # pac4sac:mujoco,sac:default.
     preset: Annotated[str, arg(metavar="NAME")] = "default"
-    # Change these settings of all algorithms that have them, or of one, as in sac:alpha=0.1.
+    # Change these settings of all algorithms that have them, or of one algorithm, as in
+    # sac:alpha=0.1.
     settings: arguments.SettingTexts = field(default_factory=list)
     set_task: arguments.TaskChanges = field(default_factory=list)
     wrappers: arguments.Wrappers = field(default_factory=list)

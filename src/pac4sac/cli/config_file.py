@@ -1,4 +1,4 @@
-"""Config files: a TOML file of options is converted to flags, which the parser checks."""
+"""Config files. A TOML file of options is converted to flags, which the parser checks."""
 
 import itertools
 import json
@@ -13,7 +13,7 @@ from pac4sac.base.known_names import answer_on_option, our_options
 from pac4sac.base.text import did_you_mean
 from pac4sac.cli.arguments import FLAG_NAMES
 
-NOT_IN_FILES = ("config", "trust")  # a file must not decide what is trusted
+NOT_IN_FILES = ("config", "trust")  # a file must not decide which modules are trusted
 
 
 def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
@@ -67,7 +67,7 @@ def _check_key(path: Path, key: str, kinds: dict[str, type[Any]]) -> None:
 
 
 def _check_truth_value(path: Path, key: str, value: Any, expected: bool) -> None:
-    """Refuse true or false for an option with other values, and other values for a switch."""
+    """Refuse true or false for an option that takes other values, and other values for a switch."""
     if isinstance(value, bool) != expected:
         raise UserError(f"{path}: {key} cannot be {str(value).lower()}; see the command's --help.")
 

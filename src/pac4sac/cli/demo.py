@@ -9,12 +9,12 @@ from rich.console import Console
 from pac4sac.cli import arguments
 from pac4sac.cli.shared import say, writing
 
-# This includes a minute of compilation, after which more steps fit than with the eager backend.
+# This includes one minute of compilation. Even so, more steps fit than with the eager backend.
 MINUTES, FULL_MINUTES = (3.0, 10.0)
 # Extra time for a machine that finished only a few episodes.
 FEW_EPISODES, MORE_MINUTES = (10, 1.0)
 FEWER_UPDATES = {"updates_per_step": 2}
-# One thread, because two threads wait for each other: ten times slower on busy cores.
+# One thread, because two threads wait for each other, which is ten times slower on busy cores.
 OPTIONS: dict[str, Any] = {
     "device": "cpu",
     "threads": 1,
@@ -30,7 +30,7 @@ class Demo:
     It takes about four minutes and writes into a new folder in experiments/.
     """
 
-    full: bool = False  # Train with the paper's settings, for up to ten minutes.
+    full: bool = False  # Train with the settings of the paper, for up to ten minutes.
     seed: arguments.Number = 0  # Train with this seed.
     # Train for M minutes at most.
     max_minutes: Annotated[
@@ -47,7 +47,7 @@ class Demo:
 
         usual = FULL_MINUTES if self.full else MINUTES
         minutes = usual if self.max_minutes is None else self.max_minutes
-        # Report wrong minutes or a missing PyBullet before anything is written.
+        # Report an invalid number of minutes or a missing PyBullet before writing any file.
         StopRequest(minutes)
         task_sizes(get_task(SHOWN))
         folder = make_free_folder(Path("experiments"), "demo")

@@ -79,7 +79,7 @@ def next_commands(run: RunRecord, folder: Path) -> dict[str, str]:
     if run.status == "finished":
         further = {"pac4sac demo --full": "run the demo with the paper's settings (ten minutes)"}
     else:
-        further = {f"pac4sac resume {folder / 'training'}": "continue this training"}
+        further = {f"pac4sac resume {folder / 'training'}": "continue the training of this demo"}
     compare = f"pac4sac compare {TRAINED} --algos pac4sac,sac --seeds 0:5"
     return {
         f"pac4sac watch {SHOWN}": "record a whole episode of the shipped agent",
@@ -98,14 +98,19 @@ def outcome(returns: Sequence[float], limit: float) -> str:
         best = int(np.argmax(returns))
         return (
             f"It is still learning: the best of {len(returns)} episodes so far, number "
-            f"{best + 1}, has a return of {returns[best]:,.0f}; above {limit:g} the pole is up "
-            f"nearly all the time."
+            f"{best + 1}, has a return of {returns[best]:,.0f}. With a return above {limit:g}, the "
+            "pole "
+            "is up nearly all the time."
         )
     since, first = len(returns) - above[0], above[0] + 1
-    begun = "balances since" if 2 * len(above) > since else "has balanced now and then since"
+    begun = (
+        "has balanced in most episodes since"
+        if 2 * len(above) > since
+        else "has balanced in some episodes since"
+    )
     streak = longest_streak(returns, limit)
     return (
-        f"It {begun} episode {first}: {len(above)} of the {since} episodes from there on were "
+        f"It {begun} episode {first}: {len(above)} of these {since} episodes were "
         f"above {limit:g}; "
         f"the paper's criterion, {STREAK} in a row, was not met (at best {streak})."
     )

@@ -92,7 +92,7 @@ def _package(name: str) -> Finding:
     if name == "pybullet":
         note = NOTES["no_pybullet"].format(install=how_to_install("bullet"))
         return Finding(name, "none", note, "worth knowing")
-    return Finding(name, "missing", "a requirement of pac4sac; install that again", "missing")
+    return Finding(name, "missing", "required by pac4sac; install pac4sac again", "missing")
 
 
 def _extras(modules: Mapping[str, str]) -> Finding:
@@ -114,7 +114,7 @@ def machine() -> Iterator[Finding]:
         yield Finding("C++ compiler", compiler)
     else:
         yield Finding("C++ compiler", "none", NOTES["no_compiler"], "worth knowing")
-    yield _room("free disk here", shutil.disk_usage(Path.cwd()).free, least_gb=1)
+    yield _room("free disk space here", shutil.disk_usage(Path.cwd()).free, least_gb=1)
     if not os.access(Path.cwd(), os.W_OK):
         advice = "train with --out FOLDER in a writable place"
         yield Finding("this folder", "read-only", advice, "worth knowing")
@@ -147,7 +147,7 @@ def speed() -> Iterator[Finding]:
     ):
         try:
             yield Finding(what, f"{per_second * seconds():.1f} {unit}", note)
-        except Exception as error:  # shows a broken installation
+        except Exception as error:  # reports a broken installation
             yield Finding(what, "does not run", f"{type(error).__name__}: {error}", "missing")
 
 

@@ -27,17 +27,17 @@ HINTS = {  # how to get a missing file of a run
 @arguments.with_options("step_seconds")
 @dataclass(frozen=True)
 class Evaluate:
-    """Evaluate trained agents on new episodes, which are the same for every run."""
+    """Evaluate trained agents on new episodes; every run gets the same episodes."""
 
     # Evaluate the agents of this run, experiment or study folder, this agent file, or a
     # shipped agent.
     folder: arguments.Folder
     episodes: arguments.Number = 10  # Play this many episodes for each run and policy.
     seed: arguments.Number = 0  # Draw the episodes from this seed.
-    # Evaluate on this task instead of that of the training.
+    # Evaluate on this task instead of the training task.
     task: Annotated[str | None, arguments.optional("TASK")] = None
     wrappers: arguments.Wrappers = field(default_factory=list)
-    # Use the weights of the best scheduled evaluation instead of the last ones.
+    # Use the weights from the best scheduled evaluation instead of the last weights.
     best: bool = False
     trust: arguments.Trust = field(default_factory=list)
 
@@ -61,7 +61,7 @@ class Evaluate:
                     table.add_row(run, policy, *_summary(returns))
                     evaluated += len(returns)
         show_whole_words(console, table)
-        return 0 if evaluated else 1  # a warning has already stated the reason
+        return 0 if evaluated else 1  # a warning has already given the reason
 
     def returns(
         self, path: Path, how: Options, status: Status, about: str
@@ -92,19 +92,22 @@ class Evaluate:
         if self.folder.is_dir():
             return _agents_below(self.folder, BEST if self.best else AGENT)
         if self.best:
-            raise UserError("--best needs the folder of a run, an experiment or a study; give one.")
+            raise UserError(
+                "--best needs a folder; give the folder of a run, an experiment or a study."
+            )
         return [agent_file(self.folder)]
 
 
 def _agents_below(folder: Path, name: str) -> list[Path]:
-    """Return the files of this name in all runs below a folder, and warn of runs without it."""
+    """Return the files of this name in all runs below a folder, and warn about runs without the
+    file."""
     from pac4sac.runs.reading import find_runs
 
     runs = find_runs(folder)
     missing = [run for run in runs if not (run / name).is_file()]
     if missing:
         count = len(missing) - 1
-        hold = f" and {count} more hold" if count else " holds"
+        hold = f" and {count} more have" if count else " has"
         problem = f"{missing[0]}{hold} no {name}; {HINTS[name]}."
         if len(missing) == len(runs):
             raise UserError(problem)

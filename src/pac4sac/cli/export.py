@@ -76,7 +76,7 @@ class ExportHub:
         if self.push is not None:
             check_repository(self.push)
             if self.yes:
-                hub.client()  # reports a missing package before anything is written
+                hub.client()  # reports a missing package before writing any file
         with writing(self.out):
             files = hub.export_hub(self.folder, self.out)
         say(console, f"Written: {', '.join(str(file) for file in files)}")
@@ -91,7 +91,7 @@ class ExportHub:
         if self.push is not None:
             say(console, hub.about_upload(files, self.push))
             if self.yes:
-                say(console, f"Sent: {hub.push(self.out, self.push)}")
+                say(console, f"Uploaded: {hub.push(self.out, self.push)}")
             else:
                 say(
                     console,
@@ -117,10 +117,10 @@ class ExportMinari:
     # Use the best run of this run, experiment or study folder, or a shipped agent.
     folder: arguments.Folder
     name: Annotated[str, arg(metavar="NAME-v0")]  # Give the data set this Minari id.
-    # Write below this folder of data sets.
+    # Write into this folder of data sets.
     out: Annotated[Path | None, arguments.optional("DIR", "Minari's own")] = None
     episodes: arguments.Number = 100  # Play this many fresh episodes.
-    seed: arguments.Number = 0  # Start the fresh episodes from this seed.
+    seed: arguments.Number = 0  # Draw the fresh episodes from this seed.
     replay: bool = False  # Write the replay buffer of the training instead of fresh episodes.
     trust: arguments.Trust = field(default_factory=list)
 
@@ -160,7 +160,7 @@ ExportCommand = Annotated[OmitSubcommandPrefixes[ExportSubcommands], subcommand(
 
 
 def named_onnx(argv: list[str]) -> list[str]:
-    """Convert the older form `export DIR --onnx FILE` to the arguments of `export onnx`."""
+    """Convert arguments of the older form `export DIR --onnx FILE` to those of `export onnx`."""
     if argv[:1] != ["export"] or not any(word.startswith("--onnx") for word in argv):
         return argv
     given = [word.replace("--onnx", "--out", 1) for word in argv[1:]]

@@ -1,5 +1,5 @@
-"""Flags of other libraries: accept those with the same meaning as ours, and advise on the
-others."""
+"""Flags of other libraries. Flags with the same meaning as ours are accepted; for others, an error
+gives advice."""
 
 import json
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def with_our_flags(argv: Sequence[str]) -> list[str]:
     own = {FLAG_NAMES.get(f.name, f.name) for f in fields(COMMANDS[argv[0]])}
     words = list(chain(*(_in_our_words(*pair, own) for pair in pairwise([*argv, ""]))))
     if TASK in words[:-1]:
-        # moved to the front, because after --set the parser would read it as a setting
+        # moved to the front, because the parser would read it as a setting after --set
         place = words.index(TASK)
         task = words[place + 1]
         del words[place : place + 2]
@@ -38,12 +38,12 @@ def with_our_flags(argv: Sequence[str]) -> list[str]:
 
 
 def _in_our_words(word: str, following: str, own: set[str]) -> list[str]:
-    """Return the words for a word of a command, renamed if it is a flag of another library.
+    """Return the words that replace a word of a command; a flag of another library is renamed.
 
     Args:
         word: A flag, perhaps with a value after "=", or another word.
-        following: The word after it, which may be its value.
-        own: Names of the command's flags.
+        following: The word after the flag, which may be its value.
+        own: Names of the flags of the command.
     """
     flag, equals, value = word.partition("=")
     name = flag.removeprefix("--").replace("-", "_")

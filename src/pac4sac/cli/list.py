@@ -32,7 +32,7 @@ Row = Sequence[str]
 class List:
     """List tasks, algorithms, presets, settings or studies."""
 
-    # List these.
+    # List items of this kind.
     what: Annotated[
         Positional[Literal["tasks", "algos", "presets", "settings", "studies", "names"]],
         arg(metavar="tasks|algos|presets|settings|studies|names"),

@@ -1,4 +1,4 @@
-"""The command line. Only commands that need torch and simulators import them, so help is fast."""
+"""The command line. Only commands that need torch or simulators import them, so help is fast."""
 
 import atexit
 import contextlib
@@ -96,8 +96,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _code_after(error: UserError | OSError | KeyboardInterrupt) -> int:
-    """Print the reason of a failure, and return the exit code; reraise errors of the program
-    itself."""
+    """Print the reason for a failure, and return the exit code. Errors of the program itself are
+    raised again."""
     if isinstance(error, OutputFull | BrokenPipeError):
         _discard_output()
     if isinstance(error, UserError):
@@ -114,10 +114,11 @@ def _code_after(error: UserError | OSError | KeyboardInterrupt) -> int:
 def _collect_garbage_rarely() -> None:
     """Spend less time on garbage collection.
 
-    With Python's default thresholds, it takes a third of the time to import torch and to exit.
+    With Python's default thresholds, garbage collection takes a third of the time to import torch
+    and to exit.
     """
     gc.set_threshold(100_000, 50, 50)
-    atexit.register(gc.freeze)  # the collections at exit then skip all objects
+    atexit.register(gc.freeze)  # garbage collection at exit then skips all objects
 
 
 def _ignore_local_matplotlibrc() -> None:
@@ -131,13 +132,13 @@ def _ignore_local_matplotlibrc() -> None:
 
 
 def _discard_output() -> None:
-    """Discard all further output, including Python's at exit."""
+    """Discard all further output, including what Python prints at exit."""
     with contextlib.suppress(OSError, ValueError):  # tests replace the stream
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_on_every_terminal() -> None:
-    """Print ? instead of characters such as ± that the encoding of the terminal lacks."""
+    """Print ? instead of characters, such as ±, that the terminal's encoding does not have."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -160,7 +161,7 @@ def report(sentence: str) -> None:
 
 
 def complain(sentence: str, code: int = 2) -> int:
-    """Print the reason of a failure, and return the exit code."""
+    """Print the reason for a failure, and return the exit code."""
     report(sentence)
     return code
 
@@ -223,7 +224,7 @@ def help_of(program: str) -> str:
 def _with_file(command: Train | Compare, file: Path, argv: list[str]) -> Train | Compare:
     """Return the command with the options of a config file. Flags override the file."""
     from_file = flags_of_file(file, type(command), with_task=command.task is None)
-    # The last of several equal flags counts.
+    # If a flag is repeated, its last value counts.
     merged = _parse_with_tyro([argv[0], *from_file, *argv[1:]])
     assert isinstance(merged, Train | Compare)
     callbacks = arguments.callback_names("none", merged.callback)

@@ -65,7 +65,7 @@ class New:
 
 
 def check_module_name(module: str, path: Path) -> str:
-    """Return the class name for a module name, or refuse the module name."""
+    """Return the class name for a module name, or refuse an invalid module name."""
     class_name = "".join(part.capitalize() for part in module.split("_"))
     is_name = module.isidentifier() and class_name.isidentifier()
     if not is_name or keyword.iskeyword(module):
@@ -89,7 +89,7 @@ def source_of(agent: "type[Agent]", class_name: str) -> str:
 
 
 def rename(source: str, names: Mapping[str, str]) -> str:
-    """Rename identifiers, but not words in strings and comments."""
+    """Rename identifiers, but not words in strings or comments."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     identifiers = [token for token in tokens if token.type == tokenize.NAME]
     used = {token.string for token in identifiers}

@@ -1,4 +1,4 @@
-"""One-sentence messages for mistakes in a command line, in the format of all other mistakes."""
+"""One-sentence messages for mistakes on the command line, in the format of all other errors."""
 
 import contextlib
 import difflib
@@ -39,7 +39,7 @@ def in_sentences(program: str, help_text: Callable[[], str]) -> Iterator[None]:
 
 
 def describe(event: Any, program: str, help_text: Callable[[], str]) -> str | None:
-    """Describe a mistake in a sentence; None for an event that only the parser can describe."""
+    """Describe a mistake in a sentence. Return None if only the parser can describe it."""
     match type(event).__name__:
         case "UnrecognizedArgs":
             return _unknown(event.tokens, program, help_text)
@@ -72,7 +72,7 @@ def _unknown(tokens: list[str], program: str, help_text: Callable[[], str]) -> s
 
 
 def similar(name: str, known: Any) -> list[str]:
-    """Return the names most similar to a mistyped one, best first."""
+    """Return the names that are most similar to a mistyped name, best first."""
     return difflib.get_close_matches(name, list(known), n=2, cutoff=0.7)
 
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 class Report:
     """Write a report on the runs in some folders: HTML, Markdown, LaTeX, CSV, SVG and PDF."""
 
-    # Read these experiment, study or run folders, archives, and CSV files of learning curves.
+    # Read these experiment, study or run folders, archives, or CSV files of learning curves.
     folders: arguments.Folders
     # Write the report into this folder.
     out: Annotated[Path | None, arguments.optional("DIR", "report/ in the first folder")] = None
     # Write Markdown pages for a repository, without LaTeX and PDF.
     pages: bool = False
-    # Compare these runs with the tables, claims and published returns of the paper.
+    # Compare the runs with the tables, claims and published returns of the paper.
     paper: bool = False
     open: bool = False  # Open the report in the browser.
 

@@ -17,7 +17,7 @@ from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.status import BROKEN_OFF
 
 LAST = 10  # episodes whose mean is shown if a run has no metrics
-CURVE_WIDTHS = (30, 20, 10)  # the widest one that fits is used
+CURVE_WIDTHS = (30, 20, 10)  # the widest table that fits is used
 # Columns to leave out if the terminal is too narrow, in this order.
 SPARE = ("returns", "above", "deterministic", "shooting")
 EVALUATIONS = {"deterministic": "evaluation", "shooting": "evaluation,\nshooting"}  # by policy
@@ -78,8 +78,8 @@ def _curve_column(runs: Sequence[RunRecord], width: int) -> ResultColumn:
 
 
 def _metric_columns(runs: Sequence[RunRecord]) -> list[ResultColumn]:
-    """Return the columns of episodes until solved and regret, or of last returns if a run lacks
-    these."""
+    """Return the columns of episodes until solved and regret, or of last returns if a run does not
+    have these metrics."""
     if any(score_run(run) is None for run in runs):
         return [ResultColumn("last", f"mean of\nlast {LAST}", last_returns, averaged=True)]
     return [
@@ -135,7 +135,7 @@ def _threshold_columns(runs: Sequence[RunRecord]) -> list[ResultColumn]:
 
 
 def _filled_table(runs: Sequence[RunRecord], columns: Sequence[ResultColumn]) -> Table:
-    """Return the table with a row for each run, followed by means of each variant."""
+    """Return the table with a row for each run, and a row of means for each variant."""
     table = plain_table(_title(runs[0].task), "run")
     table.columns[0].no_wrap = True
     for column in columns:
@@ -183,7 +183,7 @@ def _shown(cell: TableNumber | Text | str | None) -> Text | str:
 
 
 def _means(runs: Sequence[RunRecord], columns: Sequence[ResultColumn]) -> Iterator[str]:
-    """Yield the mean of each averaged column, and an empty cell for the others."""
+    """Yield the mean of each averaged column, and an empty cell for other columns."""
     for column in columns:
         if not column.averaged:
             yield ""

@@ -13,7 +13,7 @@ from pac4sac.cli import arguments
 class Resume:
     """Resume an experiment from its last checkpoint.
 
-    On a CPU the result is byte-identical to that of uninterrupted training.
+    On a CPU, the result is byte-identical to that of uninterrupted training.
     """
 
     folder: arguments.Folder  # Resume this experiment folder, or the experiment of this run folder.
@@ -22,7 +22,7 @@ class Resume:
     max_minutes: arguments.MaxMinutes = None  # Stop after M minutes.
     track: arguments.Track = "none"
     callback: arguments.Callback = None
-    # Continue runs trained by another version of the code, and record both versions.
+    # Continue runs that another version of the code trained, and record both versions.
     keep_stale: bool = False
     # Train a failed run again from its last checkpoint, up to N times in total.
     retries: arguments.Number = 3

@@ -1,4 +1,4 @@
-"""Functions for all commands: printing of sentences and tables, and errors in writing files."""
+"""Functions that all commands share: they print sentences and tables, and report write errors."""
 
 import contextlib
 import io
@@ -18,12 +18,12 @@ from rich.table import Table
 from pac4sac.base.errors import UserError
 from pac4sac.base.stopping import StopReason
 
-SOME_FAILED = 3  # exit code if some runs failed and others did not
+SOME_FAILED = 3  # exit code if only some runs failed
 INTERRUPTED = 130  # exit code after Ctrl-C, as shells report it
 
 
 def say(console: Console, line: str) -> None:
-    """Print a line without wrapping, so that logs can be searched and paths copied."""
+    """Print a line without wrapping, so that logs can be searched and paths can be copied."""
     console.print(line, soft_wrap=True, highlight=False, markup=False)
     console.file.flush()  # makes logs readable during training
 
@@ -133,13 +133,13 @@ class Terminal(Console):
     def ask(self, question: str) -> bool:
         """Ask a question on standard error; only y or yes means yes."""
         if self.spinner is not None:
-            self.spinner.stop()  # it would overwrite the answer
+            self.spinner.stop()  # the spinner would overwrite the answer
         print(question, end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 class WholeWords(io.TextIOBase):
-    """Wrap long lines of a help text; the parser itself does not wrap usage and summary."""
+    """Wrap long lines of a help text, because the parser does not wrap usage and summary."""
 
     def __init__(self, terminal: TextIO) -> None:
         self.terminal = terminal

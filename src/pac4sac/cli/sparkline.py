@@ -1,4 +1,4 @@
-"""Returns drawn as a line of bars."""
+"""Draw returns as a line of bars."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ BARS = "▁▂▃▄▅▆▇█"
 def sparkline(
     returns: Sequence[float], width: int, low: float, high: float, limit: float | None = None
 ) -> Text:
-    """Return a bar for each episode, or for means of several if they do not fit; bars above the
-    solve threshold `limit` are green."""
+    """Return a bar for each episode, or for means of several episodes if the bars do not fit. Bars
+    above the solve threshold `limit` are green."""
     if width < 1 or not returns:
         return Text()
     values = _means_of_parts(np.asarray(returns, dtype=np.float64), width)
@@ -29,7 +29,7 @@ def sparkline(
 
 
 def _spans(wanted: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Return start and end of each maximal run of true values."""
+    """Return the start and end of each longest stretch of true values."""
     edges = np.flatnonzero(np.diff(wanted, prepend=False, append=False)).tolist()
     return list(zip(edges[::2], edges[1::2], strict=True))
 

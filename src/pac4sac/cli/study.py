@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pac4sac.studies.plan import CohortPlace, PlannedCohort
     from pac4sac.studies.prediction import CohortPrediction, Predictions
 
-AS_THE_STUDY_SAYS = "as the study says"
+AS_THE_STUDY_SAYS = "from the study"
 UNLIMITED_MEMORY = 10**15
 
 
@@ -57,9 +57,9 @@ class ChosenStudy:
 
 @dataclass(frozen=True)
 class PartOfStudy(ChosenStudy):
-    """Select a study, or some of its seeds, tasks and variants."""
+    """Select a study, or a part of its seeds, tasks and variants."""
 
-    # Train with these seeds instead of the study's.
+    # Train with these seeds instead of those of the study.
     seeds: Annotated[str | None, optional("SEEDS")] = None
     tasks: Annotated[str | None, optional("A,B")] = None  # Use only these tasks of the study.
     # Use only these variants of the study.
@@ -67,7 +67,7 @@ class PartOfStudy(ChosenStudy):
     # Skip runs in this archive (see study collect), and add new runs to it.
     into: Annotated[Path | None, optional("DIR")] = None
     # Limit the memory for the tensors of one cohort, in MB.
-    memory: Annotated[arguments.NumberOrNone, optional("MB", "half of what is free")] = None
+    memory: Annotated[arguments.NumberOrNone, optional("MB", "half of the free memory")] = None
 
     def study_and_folder(self) -> "tuple[Study, Path]":
         study, folder = super().study_and_folder()
@@ -108,7 +108,7 @@ class StudyRunCommand(PartOfStudy):
     Example: pac4sac study run smoke
     """
 
-    # Train on this machine, on a Ray cluster, or as Slurm jobs without waiting for them.
+    # Train on this machine (local), on a Ray cluster, or as Slurm jobs (does not wait for them).
     engine: Literal["local", "ray", "slurm"] = "local"
     # Connect to an existing Ray cluster.
     address: Annotated[str | None, optional("HOST:PORT")] = None
@@ -120,7 +120,7 @@ class StudyRunCommand(PartOfStudy):
     callback: arguments.Callback = None
     serve: bool = False  # Serve a live page of the study on this machine while it trains.
     # Serve the live page on this port.
-    port: Annotated[arguments.NumberOrNone, optional("PORT", "any that is free")] = None
+    port: Annotated[arguments.NumberOrNone, optional("PORT", "any free port")] = None
 
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
@@ -141,7 +141,8 @@ class StudyRunCommand(PartOfStudy):
         is_served = self.serve or self.port is not None
         if is_served and self.engine == "slurm":
             raise UserError(
-                "--serve shows cohorts that this command trains; pac4sac study status shows jobs."
+                "--serve only shows cohorts that this command trains; for jobs, use pac4sac study "
+                "status."
             )
         with writing(root), StudyDisplay(console) as display, ExitStack() as until_the_end:
             watcher: Watcher = display
@@ -325,8 +326,8 @@ class StudyCollectCommand:
     # Add the runs to this archive; finished runs replace unfinished ones in it.
     into: Annotated[Path, arg(metavar="DIR")]
     unfinished: bool = False  # Add unfinished runs too.
-    # If copies of a run have different returns, keep the first: that of the archive, else of the
-    # first folder.
+    # If copies of a run have different returns, keep the first copy: that of the archive, or else
+    # of the first folder.
     keep_first: bool = False
 
     def run(self, console: Console) -> int:
@@ -366,7 +367,7 @@ def collected(archive: Path, added: "ArchiveChanges") -> Iterator[str]:
 
 @dataclass(frozen=True)
 class StudySubcommands:
-    """Plan, run and monitor studies, sets of runs that answer one question."""
+    """Plan, run and monitor studies. A study is a set of runs that answer one question."""
 
     command: Annotated[
         Annotated[StudyRunCommand, subcommand("run")]

@@ -70,8 +70,8 @@ class StudyDisplay(Watcher):
             most = max(cohort.bytes for cohort in to_train)
             say(
                 self.console,
-                f"{many} of up to {math.ceil(most / 1e6)} MB, where {memory / 1e6:.0f} MB are "
-                "allowed each.",
+                f"{many} to train; each needs up to {math.ceil(most / 1e6)} MB of the "
+                f"{memory / 1e6:.0f} MB that a cohort may use.",
             )
 
     def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None:
@@ -95,7 +95,8 @@ class StudyDisplay(Watcher):
 
 
 def _about_runs(study: "Study", root: Path, cohorts: Sequence["PlannedCohort"]) -> Iterator[str]:
-    """Yield sentences on the numbers of runs of a study: all, kept and to be trained."""
+    """Yield sentences with the number of all runs of a study, of kept runs and of runs to be
+    trained."""
     wanted = {run.identity for run in study.runs()}
     planned = {run.identity for cohort in cohorts for run in cohort.runs}
     done = {run.identity for cohort in cohorts for run in cohort.done()}
@@ -103,7 +104,7 @@ def _about_runs(study: "Study", root: Path, cohorts: Sequence["PlannedCohort"]) 
     summary = f"{study.title}: {len(wanted)} runs in {root}"
     yield f"{summary}: {kept} kept, {len(planned - done)} to train."
     if others := len(planned - wanted):
-        yield f"{others} further runs of the same cohorts are part of the results."
+        yield f"{others} more runs of the same cohorts are part of the results."
 
 
 def differing_settings_table(study: "Study") -> Table | None:
@@ -121,7 +122,7 @@ def differing_settings_table(study: "Study") -> Table | None:
 def cohort_table(
     study: "Study", cohorts: Sequence["PlannedCohort"], columns: Mapping[str, Sequence[str]]
 ) -> Table:
-    """Return a table of cohorts with the common columns and these further ones."""
+    """Return a table of cohorts with the common columns and these additional columns."""
     table = Table(title=study.title, title_justify="left")
     for name in ("Cohort", "Runs", "Steps", *columns):
         table.add_column(name, justify="left" if name in ("Cohort", "Status", "Job") else "right")

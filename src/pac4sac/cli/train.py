@@ -33,8 +33,8 @@ class Train:
     algo: str = "pac4sac"
     seeds: arguments.Seeds = "0"
     preset: str = "default"  # Use this preset from `pac4sac list presets`.
-    # Change settings of the algorithm (see `pac4sac list settings`); train a run for each of
-    # several values, as in xi=0,0.01,0.1.
+    # Change settings of the algorithm (see `pac4sac list settings`); several values, as in
+    # xi=0,0.01,0.1, train one run each.
     settings: arguments.SettingTexts = field(default_factory=list)
     set_task: arguments.TaskChanges = field(default_factory=list)
     wrappers: arguments.Wrappers = field(default_factory=list)
@@ -49,7 +49,8 @@ class Train:
 
     def run(self, console: Console) -> int:
         settings, seeds = arguments.parse_settings(self.settings), parse_seeds(self.seeds)
-        wrappers = arguments.parse_wrappers(self.wrappers)  # may have taken the task as theirs
+        # these options may have consumed the task as their value
+        wrappers = arguments.parse_wrappers(self.wrappers)
         if self.task is None:
             raise UserError(
                 "train needs a task, as in: pac4sac train cartpole-swingup. List tasks: pac4sac "

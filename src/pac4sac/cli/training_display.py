@@ -40,7 +40,7 @@ class TrainingDisplay(Callback):
     def __init__(self, console: Console, max_minutes: float | None = None) -> None:
         self.console = console
         self.deadline = StopRequest(max_minutes).deadline
-        self.rows: dict[str, RunProgress] = {}  # empty unless a cohort trains
+        self.rows: dict[str, RunProgress] = {}  # empty if no cohort is training
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
         self.folder, self.steps, self.step = folder, steps, step
@@ -83,7 +83,7 @@ class TrainingDisplay(Callback):
         return parts
 
     def _seconds_left(self) -> float | None:
-        """Return the seconds to the last step or to the time limit, whichever comes first."""
+        """Return the seconds until the last step or the time limit, whichever comes first."""
         estimates = []
         if self.deadline is not None:
             estimates.append(max(0.0, self.deadline - time.monotonic()))
@@ -151,7 +151,7 @@ def _line(text: str, style: str = "") -> Text:
 
 
 def runs_table(rows: Sequence[RunProgress], shown: Sequence[RunProgress], width: int) -> Table:
-    """Return a table of the runs `shown` for a terminal of this width; columns, names and scale
+    """Return a table of the runs `shown` for a terminal of this width. Columns, names and scale
     depend on all `rows`."""
     columns, names, scale = _columns(rows, width), _names(rows), _scale(rows)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", expand=True)
@@ -174,7 +174,7 @@ def _columns(rows: Sequence[RunProgress], width: int) -> list[str]:
 
 
 def _names(rows: Sequence[RunProgress]) -> dict[str, str]:
-    """Return a name for each run by its id; the seed is enough if all are one variant."""
+    """Return a name for each run by its id. If there is only one variant, the name is the seed."""
     if len({row.run.label for row in rows}) > 1:
         return {row.run.id: row.run.id for row in rows}
     return {row.run.id: f"seed {row.run.seed}" for row in rows}
@@ -199,7 +199,7 @@ def _add_column(table: Table, name: str, threshold: float | None) -> None:
 
 def _cells(row: RunProgress, scale: tuple[float, float]) -> dict[str, RenderableType]:
     """Return the cells of a run by column."""
-    returns = list(row.returns)  # a copy: the loop appends while another thread draws
+    returns = list(row.returns)  # a copy, because the loop appends while another thread draws
     episodes = str(len(returns))
     if row.threshold is not None:
         episodes = f"{row.above} of {episodes}"
@@ -213,7 +213,7 @@ def _cells(row: RunProgress, scale: tuple[float, float]) -> dict[str, Renderable
 
 
 class PlainDisplay(TrainingDisplay):
-    """Print a line at every twentieth of the steps, and at least one per minute."""
+    """Print a line after every twentieth of the steps, and at least one line per minute."""
 
     def on_prepare(self) -> None:
         say(self.console, PREPARING)
@@ -242,7 +242,7 @@ class PlainDisplay(TrainingDisplay):
 
 @contextlib.contextmanager
 def displayed(console: Console, max_minutes: float | None = None) -> Iterator[TrainingDisplay]:
-    """Show a training on the console; yield the callback that it needs."""
+    """Show a training on the console, and yield the callback that it needs."""
     if not console.is_terminal or console.is_dumb_terminal:
         yield PlainDisplay(console, max_minutes)
         return

@@ -59,7 +59,7 @@ class RunProgress:
 
 
 class Pace:
-    """Measure the speed of a training in lockstep steps; each of them steps all runs."""
+    """Measure the speed of a training in lockstep steps; each lockstep step advances all runs."""
 
     def __init__(self, step: int, warmup: int) -> None:
         self._recent = deque([(time.monotonic(), step)], maxlen=SAMPLES)
@@ -79,15 +79,15 @@ class Pace:
             self._updates_began = (time.monotonic(), step)
 
     def steps_per_second(self) -> float | None:
-        """Return the speed over the last seconds; None if it is not known yet."""
-        recent = list(self._recent)  # a copy: the loop appends while another thread draws
+        """Return the speed over the last seconds, or None if it is not known yet."""
+        recent = list(self._recent)  # a copy, because the loop appends while another thread draws
         (start, first), (end, last) = recent[0], recent[-1]
         return (last - first) / (end - start) if last > first else None
 
     def seconds_per_step(self) -> float | None:
-        """Return the mean time of a step since the updates began; None if it is not known yet.
+        """Return the mean time of a step since the updates began, or None if it is not known yet.
 
-        Warm-up steps do not count, because they take much less time.
+        Warm-up steps are excluded, because they take much less time.
         """
         if self._updates_began is None:
             return None

@@ -35,7 +35,7 @@ def train_and_show(
     Args:
         start: Function that starts or resumes the training, with the keyword argument `callbacks`.
         console: Console to print to.
-        out: Folder of the training.
+        out: Folder of the experiment.
         max_minutes: Time limit of the training.
         callbacks: Names of trackers and of custom callbacks.
     """
@@ -83,7 +83,7 @@ def show_result(result: Result, console: Console, callbacks: Sequence[str] = ())
     Args:
         result: Result of the training.
         console: Console to print to.
-        callbacks: Names to repeat in the command that resumes.
+        callbacks: Names to repeat in the command that resumes the training.
     """
     resume = f"Resume with:     {_resume_command(result.folder, callbacks)}"
     if not has_runs(result):

@@ -17,7 +17,7 @@ from pac4sac.cli.study_display import StudyDisplay
 @arguments.with_options(*(name for name in arguments.OPTIONS if name != "start_from"))
 @dataclass(frozen=True)
 class Tune:
-    """Search settings with Optuna, each trial with several seeds; train the best ones again.
+    """Search for settings with Optuna, with several seeds per trial; train the best settings again.
 
     Example: pac4sac tune Pendulum-v1 --algo sac --space lr=1e-4:1e-2:log tau=0.001:0.05
     """
@@ -33,10 +33,10 @@ class Tune:
     ] = field(default_factory=list)
     # Search settings of this algorithm: a name from `pac4sac list algos`, or module:Class.
     algo: str = "pac4sac"
-    trials: arguments.Number = 50  # Train this many trials in the whole search.
+    trials: arguments.Number = 50  # Train this many trials in total.
     # Train each trial with these seeds.
     seeds: Annotated[str, arg(metavar="SEEDS")] = "1000:1005"
-    # Train the best settings and the defaults with these seeds at the end.
+    # At the end, train the best settings and the defaults with these seeds.
     fresh_seeds: Annotated[str, arg(metavar="SEEDS")] = "3000:3010"
     # Compare trials by the last evaluation, the mean return of all training episodes, or regret.
     objective: Literal["final", "area", "regret"] = "final"
@@ -46,12 +46,13 @@ class Tune:
     set_task: arguments.TaskChanges = field(default_factory=list)
     # Use this sampler of Optuna, such as TPE, Random or TPE:n_startup_trials=5.
     sampler: str = "TPE"
-    # End poor trials early: seeds (significantly worse than the best), none, or a pruner of Optuna.
+    # End poor trials early: `seeds` (if significantly worse than the best), none, or a pruner of
+    # Optuna.
     pruner: str = "seeds"
     # Compare trials for pruning at these fractions of the steps.
     rungs: Annotated[str, arg(metavar="A,B")] = "0.25,0.5"
     sampler_seed: arguments.Number = 0  # Start the sampler from this seed.
-    at_once: arguments.Number = 8  # Choose and train this many trials together.
+    at_once: arguments.Number = 8  # Choose and train this many trials at the same time.
     # Store trials in this database or journal file, which several workers may share.
     storage: Annotated[str | None, optional("URL|FILE", "a journal file in --out")] = None
     # Write into this folder.

@@ -84,7 +84,7 @@ def _finished_run(folder: Path) -> RunRecord:
 
 
 def _same_variant(record: RunRecord, folder: Path) -> list[RunRecord]:
-    """Return the finished runs of the experiment that differ from a run in their seed only."""
+    """Return the finished runs of the experiment that differ from a run only in their seed."""
     try:
         runs = read_runs(folder.parent.parent)
     except UserError:

@@ -66,7 +66,7 @@ def export_minari(
     """
     minari = import_extra("minari", "The export needs Minari", "h5py", "minari")
     if not re.fullmatch(ID, name):
-        raise UserError(f"The name of a data set must be like pendulum/sac-v0, not {name!r}.")
+        raise UserError(f"The name of a data set must have the form pendulum/sac-v0, not {name!r}.")
     if episodes < 1:
         raise UserError(f"episodes must be at least 1, not {episodes}.")
     file = choose_agent(path)

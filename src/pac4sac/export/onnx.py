@@ -36,7 +36,7 @@ def export_onnx(path: str | Path, out: Path) -> str:
         out: File to write.
 
     Raises:
-        UserError: If the model differs from the agent; then nothing is written.
+        UserError: If the model differs from the agent; nothing is written then.
     """
     out = Path(out)
     if out.is_dir():
@@ -58,8 +58,8 @@ def export_onnx(path: str | Path, out: Path) -> str:
     gap = largest_difference(agent, evaluate)
     if not gap <= TOLERANCE * float((high - low).max() / 2):
         raise UserError(
-            f"The exported policy differs from the agent {agent.run.id} by {gap:.1e}; nothing "
-            "was written."
+            f"The exported policy differs from the agent {agent.run.id} by {gap:.1e}, so "
+            "nothing was written."
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, model.SerializeToString())

@@ -1,4 +1,4 @@
-"""Trackers of training: each run becomes a run of the tracker, with its config and all logged
+"""Trackers of training. Each run is logged as a run of the tracker, with its config and all logged
 numbers.
 
 No tracker needs an account or a network by default. TensorBoard and Weights & Biases write files

@@ -25,7 +25,7 @@ from pac4sac.training.trained_agent import TrainedAgent, load
 Picture = Image.Image
 Progress = Callable[[int, int], None]  # drawn frames, largest expected number
 
-FPS = 20  # a frame every 50 ms, which a gif can represent exactly
+FPS = 20  # one frame every 50 ms, which a gif can represent exactly
 MAX_PICTURES = 600  # half a minute; longer episodes are cut
 GIF_WIDTH = 400
 GIF_COLOURS = 255

@@ -49,7 +49,8 @@ class ArchiveChanges:
     """Hold the changes of an archive when runs were added."""
 
     new: int = 0
-    replaced: int = 0  # copies replaced by a finished or longer one, or one with more measurements
+    # copies replaced with a finished or longer copy, or a copy with more measurements
+    replaced: int = 0
     known: int = 0
     differing: list[str] = field(default_factory=list)  # omitted copies with different returns
     unfinished: list[str] = field(default_factory=list)  # omitted
@@ -121,7 +122,7 @@ def _add_runs(
 def _add_run(
     run: RunRecord, held: dict[str, RunRecord], changes: ArchiveChanges, keep_first: bool
 ) -> None:
-    """Add a run to the stored ones, or keep the better of two copies."""
+    """Add a run to the stored runs, or keep the better of two copies."""
     before = held.setdefault(run.identity, run)
     if before is run:
         changes.new += 1
@@ -141,7 +142,7 @@ def _add_run(
 
 
 def _present_and_expected(study: Mapping[str, Any], held: Container[str]) -> tuple[int, int]:
-    """Return the number of stored runs of a study, and the number of expected ones."""
+    """Return the numbers of stored and of expected runs of a study."""
     expected = study["expected_runs"]
     return sum(row.get("identity") in held for row in expected), len(expected)
 
@@ -197,7 +198,7 @@ def _runs_below(folder: Path, experiments: bool = True) -> Iterator[RunRecord]:
         raise unreadable[0]
     warn_of_damage(runs)
     for run in runs:
-        if "same_as" not in run.about:  # else it is a copy, which its study stores by name
+        if "same_as" not in run.about:  # otherwise it is a copy, which its study stores by name
             yield dataclasses.replace(run, about=_cohort_facts(run) | run.about)
 
 
@@ -347,7 +348,8 @@ def read_cost(path: Path) -> dict[str, Any]:
 
 
 def _resealed(cost: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a cost with a new checksum; those of earlier versions have none and stay unchanged."""
+    """Return a cost with a new checksum. Costs of earlier versions have no checksum and stay
+    unchanged."""
     return sealed(cost) if LINE_SUM in cost else cost
 
 
@@ -368,7 +370,7 @@ def _machine_name(cost: dict[str, Any]) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file unless it has this content already."""
+    """Write a file unless it already has this content."""
     if not path.exists() or path.read_bytes() != text.encode():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)

@@ -165,7 +165,7 @@ def collect(paths: Sequence[Path]) -> Collection:
 
 
 def _real_path(path: Path) -> Path:
-    """Return a path without symbolic links; refuse one that no folder can have."""
+    """Return a path without symbolic links; refuse a path that no folder can have."""
     try:
         return Path(os.path.realpath(path))
     except ValueError as error:
@@ -331,7 +331,8 @@ def _expected(studies: Iterable[Description]) -> Iterator[tuple[Description, dic
 def _expected_by(
     experiments: Mapping[Path, list[list[Description]]], place: Place
 ) -> Iterator[Description]:
-    """Yield for each cohort of each experiment a study without a name that expects its runs."""
+    """Yield a study without a name, which expects the runs of the cohort, for each cohort of each
+    experiment."""
     for path, cohorts in experiments.items():
         for cohort in cohorts:
             rows = [_row(run) for run in cohort]

@@ -44,7 +44,8 @@ class Curve:
         return self.points[-1][0]
 
     def until(self, steps: int) -> "Curve | None":
-        """Return the curve up to the evaluation nearest to a step; None if none is near it."""
+        """Return the curve up to the evaluation nearest to a step; None if no evaluation is near
+        it."""
         nearest = min((step for step, _ in self.points), key=lambda step: abs(step - steps))
         if abs(nearest - steps) > NEAR * steps:
             return None
@@ -60,7 +61,7 @@ def is_curve_file(path: str | Path) -> bool:
 def read_curves(files: Iterable[str | Path]) -> list[Curve]:
     """Return the evaluation curves of some files, sorted by name, task and seed.
 
-    Other columns than those of the schema are ignored, and so are rows of other metrics than
+    Columns that are not in the schema are ignored, and so are rows of metrics other than
     `avg_return`.
 
     Raises:

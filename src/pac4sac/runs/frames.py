@@ -110,7 +110,7 @@ def _rows(run: RunRecord, kind: str) -> Sequence[LogRow]:
 
 
 def _columns(logs: Sequence[Log], kind: str) -> dict[str, list[Any]]:
-    """Return one list per column, with None where an algorithm does not log a metric."""
+    """Return one list per column, with None if an algorithm does not log a metric."""
     logged = EPISODE_COLUMNS if kind == "episodes" else _logged_names(logs)
     runs = [run for run, _ in logs]
     # A learned setting such as alpha is logged too.

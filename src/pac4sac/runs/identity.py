@@ -39,7 +39,7 @@ def identity(about: Mapping[str, Any]) -> str:
 def checkpoint_facts(about: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a description that the tensors of a checkpoint depend on.
 
-    A run can be continued with more steps or, on request, by other code.
+    A run can be continued with more steps or, on request, by another version of the code.
     """
     task = {name: value for name, value in about["task"].items() if name != "steps"}
     facts = {name: about[name] for name in ("run", "algo", "seed", "config")}

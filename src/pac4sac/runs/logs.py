@@ -1,7 +1,7 @@
 """The logs of a run: required entries of rows, reading, and the columns that an archive stores.
 
-A run that has ended stores a seal of each log (number of lines and checksum), so readers notice a
-lost line.
+A run that has ended stores a seal of each log, which is its number of lines and its checksum.
+Readers use the seal to detect lost lines.
 """
 
 import hashlib
@@ -130,7 +130,7 @@ def log_rows(log: str, columns: dict[str, Any]) -> list[LogRow]:
 
 
 def as_columns(rows: Sequence[LogRow]) -> dict[str, Any]:
-    """Return one list for each name in any row, with None in rows that lack it."""
+    """Return one list for each name in any row, with None for rows without this name."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 

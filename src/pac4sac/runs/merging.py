@@ -11,7 +11,7 @@ from pac4sac.runs.metrics import evaluation_episodes, is_complete
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.status import Status
 
-OUTCOME = 2  # the run has a result; a failed or stopped one can be retrained
+OUTCOME = 2  # the run has a result; a failed or stopped run can be retrained
 COMPLETION: dict[str, int] = {
     Status.FINISHED: OUTCOME,
     Status.DIVERGED: OUTCOME,

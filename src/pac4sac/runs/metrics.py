@@ -1,8 +1,8 @@
 """The paper's metrics, from the returns of a run's training episodes in order.
 
 A run is solved at the first of five consecutive episodes with a return above r_limit. The metrics
-count the episodes before that one, and sum r_limit − return over them. If there are no such five,
-all E_max episodes count.
+count the episodes before that episode, and sum r_limit − return over them. If there are no five
+such episodes, all E_max episodes count.
 """
 
 from collections.abc import Sequence
@@ -202,7 +202,7 @@ def final_metrics(run: RunRecord) -> dict[str, float]:
 
 
 def _metrics_until_solved(run: RunRecord) -> dict[str, float | None]:
-    """Return steps until solved if episodes differ in length, else the paper's metrics."""
+    """Return steps until solved if episodes differ in length, and the paper's metrics otherwise."""
     if scored := score_run(run):
         return {name: getattr(scored, name) for name in SCORES}
     r_limit = run.task.get("r_limit")

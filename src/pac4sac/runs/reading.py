@@ -93,7 +93,7 @@ class RunRecord:
         ('sac', 0, 2)
     """
 
-    folder: Path  # of an archived run: the file of the archive, and the run's name
+    folder: Path  # for an archived run, the file of the archive and the name of the run
     about: dict[str, Any] = field(repr=False)  # stored description without the logs
     run: str
     label: str
@@ -310,7 +310,7 @@ def _logs_of_line(
 
 
 def is_changed(about: Mapping[str, Any]) -> bool:
-    """Return whether the checksum of a stored run does not match; older ones have none."""
+    """Return whether the checksum of a stored run does not match. Older runs have no checksum."""
     content = {name: value for name, value in about.items() if name != LINE_SUM}
     return LINE_SUM in about and about[LINE_SUM] != sum_of_line(content)
 
@@ -337,11 +337,10 @@ def _check_description(about: dict[str, Any], path: str) -> None:
     check_kinds(versions, dict.fromkeys(versions, str | None), f"The table of versions in {path}")
     for name, value in about["config"].items():
         if not isinstance(value, SETTING):
-            raise UserError(f"The config in {path} is damaged: it lacks a readable {name}; {COPY}")
+            raise UserError(f"The config in {path} is damaged: it has no valid {name}; {COPY}")
     if not is_file_name(about["run"]):
         raise UserError(
-            f"{path} is damaged: it lacks a readable run; {about['run']!r} is not the name "
-            "of a folder."
+            f"{path} is damaged: it has no valid run; {about['run']!r} is not the name of a folder."
         )
 
 
@@ -388,7 +387,7 @@ def damage_text(run: RunRecord) -> str:
 
 
 def warn_of_damage(runs: Iterable[RunRecord], unreadable: Iterable[UserError] = ()) -> list[str]:
-    """Warn of damaged and unreadable runs, and return the warnings."""
+    """Warn about damaged and unreadable runs, and return the warnings."""
     sentences = [str(reason) for reason in unreadable]
     for run in runs:
         if run.damage:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # loads its parts when they are first used: scipy.stats takes a second
+import scipy  # loads its parts on first use, because scipy.stats takes a second to import
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
@@ -233,7 +233,7 @@ def is_within(difference: Estimate, margin: float) -> bool:
 def mann_whitney(ours: ArrayLike, theirs: ArrayLike) -> float | None:
     """Return the p-value of the Mann–Whitney test, or None if all values are equal or too few.
 
-    It compares ranks, so an extremely bad run has no more weight than any other bad run.
+    The test compares ranks, so an extremely bad run has no more weight than any other bad run.
     """
     a, b = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
     if min(len(a), len(b)) < 2 or np.ptp(np.concatenate([a, b])) == 0:

@@ -28,7 +28,7 @@ Scores = Mapping[str, Sequence[float]]  # task -> scores of the seeds
 
 @dataclass(frozen=True)
 class FoundSearch:
-    """Hold a search found in one of the folders of a report."""
+    """Hold a search that was found in a folder of a report."""
 
     place: str
     content: dict[str, Any]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pac4sac.training.checkpoint import KEPT, newest_first
 
-# Losses of a cohort without a new checkpoint after which it counts as failed.
+# Number of losses without a new checkpoint after which a cohort counts as failed.
 LOSSES = 5
 
 

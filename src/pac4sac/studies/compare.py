@@ -115,8 +115,8 @@ def compare(
 
     Runs that are already in the folder are not trained again. The same call continues an unfinished
     comparison, and a call with more seeds or algorithms extends it. The report and its figures are
-    in the folder. Cohorts train in separate processes, except those with an environment or
-    algorithm that is defined in a script, notebook or function. These train in this process.
+    in the folder. Cohorts train in separate processes. If an environment or algorithm is defined in
+    a script, notebook or function, its cohorts train in this process.
 
     Args:
         task: Name of a task, id of an environment, a class or function that makes an environment,
@@ -397,7 +397,7 @@ def _runs_of(study: Study, collection: Collection) -> tuple[FoundRun, ...]:
 
 
 def _as_list(names: str | Iterable[str]) -> list[str]:
-    """Return a list of names, also for a single one; other values are refused later."""
+    """Return a list of names, given a list or a single name; other values are refused later."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         return [names]
     return list(names)

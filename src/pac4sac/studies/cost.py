@@ -1,7 +1,7 @@
 """The measurement of the cost study: seconds per 1,000 steps of each algorithm, in turns.
 
-The speed of a machine changes with its clocks and with other programs. So algorithms are timed in
-rounds, in which each has a turn, and a slow phase affects all of them.
+The speed of a machine changes with its clock rate and with other programs. Algorithms are therefore
+timed in rounds in which each algorithm has a turn, so a slow phase affects all of them.
 """
 
 import time
@@ -22,7 +22,7 @@ from pac4sac.training.run import Run, make_agent
 from pac4sac.training.run_folder import machine, versions
 
 MEASURED_STEPS = 1000
-VERSION = 2  # in version 1 one algorithm was timed after another
+VERSION = 2  # in version 1, algorithms were timed one after another
 
 
 def measure_cost(study: Study, root: Path, options: Options) -> None:
@@ -74,7 +74,7 @@ class TimedRun:
     def __init__(self, run: Run, pool: EnvPool, rounds: int, options: Options) -> None:
         self.pool, self.seconds = pool, list[float]()
         self.warmup = max(run.config.warmup, run.config.batch)
-        # Uses the backend that its training would use; short runs are not compiled.
+        # Use the backend that the training would use; short runs are not compiled.
         steps = max(run.task.steps, self.warmup + rounds * MEASURED_STEPS)
         agent = make_agent([run], pool.observation_size, pool.action_size)
         how = asdict(replace(options, steps=steps))

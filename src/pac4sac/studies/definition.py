@@ -28,7 +28,7 @@ FORMAT: dict[str, Any] = tomllib.loads(
 )
 KINDS = FORMAT["kinds"]
 AS_WRITTEN = ("title", "question", "kind", "baseline", "repetitions", "options", "slurm")
-# Steps are the task's, all runs of a study start from nothing, and `Options` itself checks the
+# Steps come from the task, all runs of a study start with new weights, and `Options` checks the
 # values.
 OPTIONS = {
     f.name: "any" for f in dataclasses.fields(Options) if f.name not in ("steps", "start_from")
@@ -70,8 +70,8 @@ class StudyVariant:
         return self.tasks is None or task.name in self.tasks
 
     def runs(self, task: Task, seeds: Sequence[int]) -> list[Run]:
-        """Return the runs of the variant on a task, with its own seeds or the study's, and its own
-        number of steps or the task's."""
+        """Return the runs of the variant on a task. The variant may override the seeds of the study
+        and the number of steps of the task."""
         if self.steps is not None:
             task = task.changed({"steps": self.steps})
         grid = {name: [value] for name, value in self.settings.items()}
@@ -195,7 +195,7 @@ class _Reader:
             raise self._mistake(twice, f"the task {twice!r} is listed twice")
         if unknown := [name for name in tables if name not in names]:
             raise self._mistake(
-                unknown[0], f"[task.{unknown[0]}] is for a task that is not one of the study's"
+                unknown[0], f"[task.{unknown[0]}] is for a task that the study does not have"
             )
         return tuple(self._task(name, tables.get(name, {})) for name in names)
 
@@ -277,7 +277,7 @@ class _Reader:
     def _check_kind(self) -> None:
         kind = self.content.get("kind", KINDS[0])
         if kind not in KINDS:
-            raise self._mistake("kind", f"there is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
+            raise self._mistake("kind", f"unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
 
     def _check_options(self, table: Mapping[str, Any], title: str) -> None:
         """Refuse unknown training options and invalid values."""

@@ -1,5 +1,5 @@
-"""A live page of a study in training, made from its run folders. It is served to this machine only,
-is read-only, and ends with the study."""
+"""A live page of a study that is training, made from its run folders. The page is read-only, is
+served to this machine only, and ends with the study."""
 
 import json
 import threading
@@ -145,7 +145,7 @@ class LivePage(Watcher):
         return [cohort for cohort in list(self.cohorts.values()) if cohort.state in states]
 
     def page(self) -> bytes:
-        """Return the page; it is redrawn only every few seconds, because training needs the
+        """Return the page. It is redrawn only every few seconds, because training needs the
         cores."""
         with self.drawing:
             if time.monotonic() - self.drawn_at >= REFRESH:

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 COMPLETE, MISTAKE, STOPPED = 0, 2, 3
 INTERVAL = 0.5  # seconds between reports
-CORES_PER_COHORT = 4  # a learner and its simulators
+CORES_PER_COHORT = 4  # cores of a cohort: for a learner and its simulators
 # Difference in niceness between the longest and the shortest cohort; 3 levels halve the share of a
 # core.
 GIVE_WAY = 3
@@ -58,8 +58,8 @@ MPS_PATIENCE = 20.0  # seconds
 def side_by_side(cohorts: Sequence[PlannedCohort], device: torch.device) -> int:
     """Return the number of cohorts to train at the same time.
 
-    On a CPU the learners need the cores. On a GPU, memory limits the number; while one cohort
-    learns, the simulators of others use the cores.
+    On a CPU, learners need the cores. On a GPU, memory limits the number, because the simulators of
+    some cohorts use the cores while others learn.
     """
     if device.type == "cpu":
         return max(1, min(len(cohorts), cores() // CORES_PER_COHORT))
@@ -73,7 +73,7 @@ def side_by_side(cohorts: Sequence[PlannedCohort], device: torch.device) -> int:
 def niceness(cohort: PlannedCohort, others: Sequence[PlannedCohort]) -> int:
     """Return the niceness of a cohort's process relative to others.
 
-    Longer cohorts have priority, so that none of them is left alone at the end.
+    Longer cohorts have priority, so that no long cohort is left alone at the end.
     """
     longest = max(each.duration for each in [cohort, *others])
     return round(GIVE_WAY * (1 - cohort.duration / longest)) if longest else 0
@@ -87,7 +87,7 @@ def run_local(
     on_gpu: bool = False,
     callbacks: Sequence[str] = (),
 ) -> list[str]:
-    """Train all cohorts to their end or until a stop; a failure does not stop the others.
+    """Train all cohorts to their end or until a stop. A failure does not stop other cohorts.
 
     Args:
         cohorts: Cohorts whose experiment folders exist.
@@ -111,7 +111,7 @@ def run_here(
     watcher: Watcher,
     callbacks: Sequence[str] = (),
 ) -> list[str]:
-    """Train cohorts in this process, because only it can find their environment or agent.
+    """Train cohorts in this process, because only this process can find their environment or agent.
 
     Arguments and result are those of `run_local`; one cohort is trained at a time.
     """
@@ -144,7 +144,7 @@ class _Schedule:
         self.parallel, self.watcher = parallel, watcher
         self.callbacks, self.variables = callbacks, variables
         self.waiting = list(cohorts)
-        if parallel > 1:  # longest first, so that none of them is left for the end
+        if parallel > 1:  # longest first, so that no long cohort is left for the end
             self.waiting.sort(key=lambda cohort: -cohort.duration)
         self.active: set[_Child] = set()
         self.messages = _Messages()

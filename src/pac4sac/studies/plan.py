@@ -1,5 +1,5 @@
-"""Plans of studies: trained runs are found, and the others are grouped into cohorts that fit the
-memory.
+"""Plan studies: find runs that are already trained, and group the other runs into cohorts that fit
+into memory.
 
 A study folder contains `study.json` and `experiments/`, with one experiment folder for each planned
 cohort. A run is identified by its task, settings, seed and code, so no run is trained twice, even
@@ -97,7 +97,7 @@ class StoredCohort:
     folder: Path
     identities: tuple[str, ...]  # of its runs when they were trained
     runs: tuple[Run, ...]  # the runs with the current code
-    edited: str  # how the current code differs, in words; empty if it is the same
+    edited: str  # how the current code differs, in words; empty if it does not differ
 
 
 def stored_cohorts(study: Study, root: Path) -> Iterator[StoredCohort]:
@@ -131,7 +131,7 @@ def _code_for(
 
 
 def _by_today(stored: Sequence[Mapping[str, Any]], code: Mapping[str, Any]) -> tuple[Run, ...]:
-    """Return stored runs with the current code; empty if it lacks one of their settings."""
+    """Return stored runs with the current code; empty if one of their settings no longer exists."""
     if any(removed_settings(about["algo"], about["config"]) for about in stored):
         return ()
     return tuple(Run.from_description({**about, **code, "earlier_code": []}) for about in stored)
@@ -240,7 +240,7 @@ def _outcome(is_kept: bool) -> str:
 def _begun_cohorts(
     study: Study, root: Path, wanted: Mapping[str, Run], keep_stale: bool
 ) -> Iterator[PlannedCohort]:
-    """Yield the usable cohorts in the folder, those by the current code first."""
+    """Yield the usable cohorts in the folder; cohorts by the current code come first."""
     missing = set(wanted)
     for stored in sorted(stored_cohorts(study, root), key=lambda stored: stored.edited != ""):
         of_use = missing.intersection(run.identity for run in stored.runs)
@@ -258,7 +258,7 @@ def _is_kept(cohort: PlannedCohort, runs: int, edited: str, keep_stale: bool) ->
     Args:
         cohort: The cohort.
         runs: How many of its runs no other cohort has.
-        edited: How its code differs from the current one.
+        edited: How its code differs from the current code.
         keep_stale: Whether the user wants to keep such runs.
     """
     is_kept = keep_stale and cohort.is_done()

@@ -1,4 +1,4 @@
-"""Studies run from their definition to complete folders, in one or several calls."""
+"""Run studies from their definition to complete folders, in one or several calls."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -107,7 +107,7 @@ def run_study(
         keep_stale: Keep finished runs trained by another version of the code.
         known: Runs that are already trained, such as those of an archive.
         callbacks: Names of callbacks, see `callbacks_named`.
-        slurm: What jobs request; overrides the table `slurm` of the study.
+        slurm: Resources that jobs request; they override the table `slurm` of the study.
         **options: Training options; they override those of the study.
 
     Returns:
@@ -154,7 +154,7 @@ def _measure_missing_cost(study: Study, root: Path, options: Mapping[str, Any]) 
 def check_engine_options(
     engine: str, address: str | None, parallel: int | None, callbacks: Sequence[str] = ()
 ) -> None:
-    """Refuse options that the engine lacks, and numbers that are too small."""
+    """Refuse options that the engine does not support, and numbers that are too small."""
     if callbacks and engine != "local":
         raise UserError(
             f"{', '.join(callbacks)} cannot watch other machines of a cluster; use --engine local."
@@ -170,7 +170,8 @@ def check_engine_options(
 
 
 def _check_slurm_options(engine: str, max_minutes: float | None, slurm: Mapping[str, Any]) -> None:
-    """Refuse options of jobs with another engine, and a limit of time that is not that of jobs."""
+    """Refuse options of Slurm jobs with another engine, and a time limit that does not apply to
+    jobs."""
     if slurm and engine != "slurm":
         raise UserError(f"--slurm {next(iter(slurm))} is for Slurm jobs; add --engine slurm.")
     if engine == "slurm" and max_minutes is not None:
@@ -180,7 +181,7 @@ def _check_slurm_options(engine: str, max_minutes: float | None, slurm: Mapping[
 
 
 def _check_importable(engine: str, study: Study) -> None:
-    """Refuse to train elsewhere what only this process can import."""
+    """Refuse to train on other machines if only this process can import the objects."""
     names = chain(*(run.code_names for run in study.runs()))
     if engine != "local" and needs_this_process(names):
         raise UserError(

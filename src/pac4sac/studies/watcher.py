@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 class Watcher:
-    """Receive the progress of a study; override the methods that you need. The default only
-    forwards warnings."""
+    """Receive the progress of a study. Override the methods that you need; by default, only
+    warnings are forwarded."""
 
     def planned(
         self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"], memory: int

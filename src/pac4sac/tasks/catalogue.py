@@ -28,10 +28,11 @@ class Task:
         name: Name of the task.
         env_id: Gymnasium id of the environment, or a class or function that makes it, which is
             stored by name.
-        horizon: Steps after which an episode is truncated; None for the environment's own limit.
+        horizon: Number of steps after which an episode is truncated; None for the environment's own
+            limit.
         r_limit: Return above which an episode counts as solved; None for no threshold.
-        steps: Environment steps of a run.
-        updates_per_step: Updates after each step.
+        steps: Number of environment steps of a run.
+        updates_per_step: Number of updates after each step.
         env_kwargs: Arguments of the environment.
         wrappers: Wrappers around the environment, innermost first. Each is a class, a function, a
             functools.partial of one, a name, or a dictionary such as {"wrapper": "module:Class",
@@ -116,9 +117,9 @@ def portable(task: Task) -> dict[str, Any]:
     return description
 
 
-# The paper does not state updates per step. Those of the first two tasks bring DDPG and SAC closest
-# to its rows (see "Calibration" in docs/findings-appendix.md). For Ant and Humanoid we assume one,
-# because they are not calibrated yet.
+# The paper does not state updates per step. The numbers of the first two tasks bring DDPG and SAC
+# closest to its rows (see "Calibration" in docs/findings-appendix.md). Ant and Humanoid are not
+# calibrated, so we assume one update.
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
@@ -151,7 +152,7 @@ def _tasks_of_file(name: str) -> dict[str, dict[str, Task]]:
 
 FIELD_TASKS = _tasks_of_file("field.toml")
 EXPLORATION_TASKS = _tasks_of_file("exploration.toml")
-# All named tasks in groups, by the extra that installs their simulator.
+# All named tasks, grouped by the extra that installs their simulator.
 TASK_GROUPS: list[tuple[str, dict[str, Task]]] = [
     ("", TASKS),
     *FIELD_TASKS.items(),

@@ -1,4 +1,4 @@
-"""Environments of a custom class or function, or given as an existing object."""
+"""Environments from a custom class or function, or from an existing object."""
 
 import contextlib
 import functools
@@ -44,7 +44,7 @@ def _time_limit(env_id: str, maker: Maker) -> int | None:
     None."""
     if isinstance(maker, type):
         return None
-    # errors here are reported when the environment is made for use
+    # these errors are reported when the environment is made for training
     with contextlib.suppress(Exception), contextlib.closing(maker()) as env:
         _last_made[env_id] = weakref.ref(env.unwrapped)
         return None if env.spec is None else env.spec.max_episode_steps
@@ -68,7 +68,7 @@ def takes_render_mode(spec: EnvSpec) -> bool:
 
 
 def check_new(spec: EnvSpec, env: Env) -> None:
-    """Refuse a function that returns the same environment in every call.
+    """Refuse a function that returns the same environment each time.
 
     Raises:
         UserError: If it returned the same environment as in the previous call.
@@ -96,7 +96,7 @@ class Recipe(NamedTuple):
 def recipe(env: Env) -> Recipe:
     """Return the spec of more environments like one that Gymnasium has made.
 
-    Later changes of the environment are unknown and are not repeated.
+    Later changes of the environment are unknown, so they are not repeated.
 
     Raises:
         UserError: If Gymnasium has not made it, or does not know the arguments of a wrapper.
@@ -105,9 +105,9 @@ def recipe(env: Env) -> Recipe:
     if spec is None:
         name = type(env.unwrapped).__name__
         raise WrongType(
-            f"Every run needs its own environment, and {name} was not made by gymnasium.make, so "
-            "its arguments are unknown; give its class with env_kwargs, or a function that makes "
-            "it."
+            f"Every run needs its own environment, but {name} was not made with "
+            "gymnasium.make, so its arguments are unknown; give its class with env_kwargs, or a "
+            "function that makes it."
         )
     wrappers: list[functools.partial[Env]] = []
     layer = env
@@ -120,7 +120,7 @@ def recipe(env: Env) -> Recipe:
 
 
 def _is_recorded(layer: gymnasium.Wrapper[Any, Any, Any, Any]) -> bool:
-    """Return whether a wrapper was added to those of gymnasium.make."""
+    """Return whether a wrapper was added to the wrappers of gymnasium.make."""
     outer, inner = layer.spec, layer.env.spec
     if outer is None or inner is None:
         return True

@@ -1,7 +1,6 @@
-"""Environments of runs, stepped over a board: a structured array that they share with the pool.
-
-The same code runs in the pool's process and in workers.
-"""
+"""Environments of runs, which read actions from a board and write results to it. The board is a
+structured array that they share with the pool. The same code runs in the pool's process and in
+workers."""
 
 import atexit
 import contextlib
@@ -25,7 +24,7 @@ from pac4sac.tasks.registry import make_env
 
 Board = NDArray[np.void]
 
-# Request to a worker: begin an episode of one run and replay the float32 actions that follow.
+# Request to a worker to begin an episode of a run and replay the float32 actions that follow.
 EPISODE_REQUEST = struct.Struct("<iqq")  # run, episode, bytes of the actions
 TICK = 1.0  # seconds between checks of a simulator that may hang
 
@@ -80,8 +79,8 @@ def number(reward: Any) -> float:
 class Alarm:
     """Interrupt a step or reset inside a `with` block if it takes too long or delays a stop.
 
-    It works in the main thread of the pool's process, and only if the simulator returns to Python
-    occasionally. An alarm set by the user is not changed.
+    It only works in the main thread of the pool's process, and if the simulator returns to Python
+    from time to time. An alarm that the user has set is not changed.
     """
 
     _inside: ClassVar["Alarm | None"] = None
@@ -201,7 +200,7 @@ class RunEnvironment:
         try:
             self._steps += 1
             self._before_step()
-            # A copy, because an environment may store the action, and the board changes.
+            # A copy, because an environment may store the action while the board changes.
             observation, reward, terminated, truncated, _ = self._env.step(self._action.copy())
             self._final_observation[:] = self._checked(observation)
             self._reward[run] = reward if type(reward) is float else number(reward)
@@ -213,7 +212,8 @@ class RunEnvironment:
             self._fail(problem)
 
     def close(self) -> None:
-        """Close the environment; ignore its errors, so that the others are closed too."""
+        """Close the environment, and ignore its errors so that other environments are closed
+        too."""
         if self._env is not None:
             with contextlib.suppress(Exception, SystemExit):
                 self._env.close()
@@ -223,8 +223,8 @@ class RunEnvironment:
         assert self._env is not None
         self._episode, self._steps = episode, 0
         self._before_step()
-        # Environments whose first episode differs must not count resets, because a replay has
-        # fewer.
+        # Environments whose first episode differs must not count resets, because a replay has fewer
+        # resets.
         options = (
             {"episode": episode} if getattr(self._env.unwrapped, "episode_option", False) else None
         )
@@ -233,7 +233,8 @@ class RunEnvironment:
         )[0]
 
     def _checked(self, observation: Any) -> Any:
-        """Refuse an observation of another shape, which NumPy could broadcast silently."""
+        """Refuse an observation with another shape, which NumPy could broadcast without an
+        error."""
         if (shape := np.shape(observation)) != self._observation.shape:
             raise ValueError(
                 f"its observation has the shape {shape} instead of {self._observation.shape}"

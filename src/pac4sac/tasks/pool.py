@@ -1,4 +1,4 @@
-"""A pool that steps one environment per run in lockstep, in this process or in workers over shared
+"""A pool that steps one environment per run in lockstep, in this process or in workers that share
 memory."""
 
 import contextlib
@@ -37,7 +37,7 @@ Snapshot = dict[str, NDArray[Any]]
 class Transitions(NamedTuple):
     """Hold one lockstep step of all runs; the next receive() overwrites the arrays."""
 
-    # [R, ds] for the next actions; after the end of an episode, the one of the reset
+    # [R, ds] for the next actions; after the end of an episode, the observation of the reset
     observation: NDArray[np.float32]
     final_observation: NDArray[np.float32]  # [R, ds] s' of the transition just taken
     reward: NDArray[np.float64]  # [R]
@@ -81,12 +81,12 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self.failures: dict[int, str] = {}
         self.replay_mismatches: set[int] = set()
         self._stop = stop
-        # first, because it refuses tasks that cannot work
+        # first, because it refuses unsuitable tasks
         self.observation_size, self.action_size = task_sizes(task)
 
         # index of the current episode, and its number of steps
         self._episode, self._steps = np.zeros((2, self.runs), np.int64)
-        # the actions of those steps
+        # actions of the current episode
         self._history = np.zeros((self.runs, 1024, self.action_size), np.float32)
         self._each_run = np.arange(self.runs)
         self._state: Literal["new", "idle", "stepping", "closed"] = "new"
@@ -171,7 +171,8 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self._state = "stepping"
         for host in self._hosts:
             host.step()
-        # Recorded while they step: if a worker dies, its episodes are replayed from this history.
+        # Recorded while simulators step: if a worker dies, its episodes are replayed from these
+        # actions.
         if self._steps.max() == self._history.shape[1]:
             self._history = np.concatenate([self._history, np.zeros_like(self._history)], axis=1)
         self._history[self._each_run, self._steps] = self._action
@@ -232,9 +233,8 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             or snapshot["actions"].shape[2] != self.action_size
         ):
             raise UserError(
-                "The stored simulators belong to other runs than these of task "
-                f"{self.task.name!r}; resume with the task and seeds with which the training was "
-                "started."
+                "The stored simulators do not belong to these runs of task "
+                f"{self.task.name!r}; resume with the task and seeds of the original training."
             )
         failures = {
             int(run): str(cause)
@@ -303,7 +303,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
 
     def _replay(self, hosts: Iterable[Host]) -> None:
         """Make hosts replay the current episodes of their runs."""
-        # In the order of runs, which are assigned to hosts in turn, so all hosts work at the same
+        # In the order of runs. Runs are assigned to hosts in turn, so all hosts work at the same
         # time.
         host_of = {run: host for host in hosts for run in host.runs}
         for run in sorted(host_of):
@@ -313,7 +313,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
                 )
 
     def _collect(self) -> None:
-        """Wait until all hosts have answered, and restart those that die meanwhile."""
+        """Wait until all hosts have answered, and restart hosts that die meanwhile."""
         waiting = list(self._hosts)
         while waiting:
             host = waiting.pop()
@@ -323,7 +323,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             host.restarted = False
 
     def _revive(self, dead: Host) -> list[HostInWorker]:
-        """Replace a dead worker by new ones, which replay its episodes up to this step.
+        """Replace a dead worker with new workers, which replay its episodes up to this step.
 
         After a second death in the same step, each run gets its own process. Only the run that
         kills its process again fails; the others continue.
@@ -369,8 +369,8 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             warnings.warn(  # a warning, not a log message, because studies show warnings
                 f"{self.task.env_id} is not deterministic given its seed, or this machine "
                 f"differs: the same actions gave another observation. Seed {seeds} continues "
-                "from it, so its results "
-                "can differ from those of an uninterrupted run.",
+                "from that observation, so its results can differ from those of an uninterrupted "
+                "run.",
                 stacklevel=2,
             )
 
@@ -481,9 +481,10 @@ def choose_workers(runs: int, step_seconds: float, cores: int, pools: int = 1) -
     """Return the number of workers with the shortest estimated lockstep step.
 
     Without workers, a step takes the time of all runs. With W of them it takes the time of the
-    worker with the most runs, plus the communication. Of equal estimates the fewest workers are
-    chosen: 20 runs on 16 cores get 10 workers of two runs each, and the learner gets six cores.
-    Interleaved pools keep all their workers busy; the learner then gets one core.
+    worker with the most runs, plus the communication. If estimates are equal, the smallest number
+        is chosen: 20 runs on 16 cores get 10 workers with two runs each, and the learner gets six
+            cores.
+    Interleaved pools keep all their workers busy, so the learner gets one core.
 
     Args:
         runs: Number of runs of all pools.

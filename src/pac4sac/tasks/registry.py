@@ -71,7 +71,7 @@ def get_task(task: str | Task, steps: int | None = None) -> Task:
 
 
 def known_task(name: str) -> Task | None:
-    """Return the task with a name, or None if it requires an import or an object of the user."""
+    """Return the task with a name; None if the task needs an import or a user's object."""
     register_environments()
     spec = gymnasium.registry.get(name)
     return NAMED_TASKS.get(name) or (None if spec is None else _task_of(name, spec))
@@ -100,7 +100,7 @@ def _differs(value: Any, other: Any) -> bool:
 
 
 def time_limit(task: Task) -> int | None:
-    """Return the steps after which an episode is truncated; None without a time limit."""
+    """Return the number of steps after which an episode is truncated; None without a time limit."""
     return task.horizon or find_spec(task.env_id).max_episode_steps
 
 
@@ -157,7 +157,7 @@ def _import_dm_control(env_id: str) -> None:
 
 
 def _nearest(env_id: str, module: str | None) -> str:
-    """Return the end of a sentence about an unknown id, with similar ids."""
+    """Return the end of an error message about an unknown id, with similar ids."""
     own = _environments_of(module) if module else set()
     known = {known.lower(): known for known in (own or {*gymnasium.registry, *NAMED_TASKS})}
     name, cutoff = env_id.rpartition(":")[2].lower(), 0.0 if own else 0.65
@@ -189,7 +189,8 @@ def environment_modules(task: Task) -> set[str]:
 
 
 def _environment_bases(module: str, name: str) -> set[str]:
-    """Return the modules of Gymnasium's environments among the bases of a custom class."""
+    """Return the modules of those base classes of a custom class that are Gymnasium
+    environments."""
     try:
         custom = getattr(importlib.import_module(module), name, None)
     except Exception:  # errors of custom code are reported when the environment is made
@@ -315,7 +316,7 @@ def _key(task: Task) -> str:
 def task_sizes(task: Task) -> tuple[int, int]:
     """Return the lengths of an observation and of an action.
 
-    An environment is made for this once, and again if its id is registered again.
+    This makes an environment once, and again if its id is registered again.
     """
     key, spec = _key(task), find_spec(task.env_id)
     if key not in _sizes or _sizes[key][0] is not spec:
@@ -333,7 +334,7 @@ def simulator_seconds(task: Task) -> float:
     key = _key(task)
     if key not in _seconds:
         taken = sorted([0.0, *_measured_steps(task)])
-        # The lower quartile, because other programs slow some steps.
+        # The lower quartile, because other programs slow down some steps.
         _seconds[key] = taken[len(taken) // 4]
     return _seconds[key]
 
@@ -367,13 +368,14 @@ def _action_adapter(
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         kind = "integer" if isinstance(space, spaces.Box) else type(space).__name__
         raise UserError(
-            f"Task {name!r} takes {kind} actions; choose an environment with continuous (Box) "
-            "actions, because the agents support no others."
+            f"Task {name!r} takes {kind} actions; agents only support continuous actions. Choose "
+            "an "
+            "environment with a Box as its action space."
         )
     if np.any(np.abs([space.low, space.high]) >= np.finfo(np.float32).max):
         raise UserError(
-            f"Task {name!r} has an unbounded action space, to which [-1, 1] cannot be scaled; "
-            "wrap the environment so that its actions have finite bounds."
+            f"Task {name!r} has an unbounded action space; wrap the environment so that its "
+            "actions have finite bounds."
         )
     unit = spaces.Box(-1.0, 1.0, (math.prod(space.shape),), np.float32)
     if space == unit:
@@ -397,7 +399,7 @@ def _observation_adapter(
     """Return the space of flat float32 observations, and the conversion function if needed."""
     if _has_image(space):
         raise UserError(
-            f"Task {name!r} observes images, which these agents cannot read; "
+            f"Task {name!r} has images as observations, which the agents do not support; "
             "choose an environment with vectors as observations."
         )
     if not space.is_np_flattenable:

@@ -1,4 +1,4 @@
-"""Frames of robots, drawn without a display, and PyBullet's window.
+"""Draw frames of robots without a display, and show PyBullet's window.
 
 PyBullet's software renderer draws the robot; this module draws the floor and the shadow. The
 renderer spends nearly all its time on the ground, draws no shadows on it and aliases it badly. The
@@ -144,7 +144,8 @@ class Painter:
     def _where_in_shadow_map(self) -> NDArray[np.int64]:
         """Return the pixel of the shadow map for each pixel of the floor.
 
-        Pixels of the floor outside the map get the first one, which is never in shadow.
+        Pixels of the floor outside the map get the first pixel of the map, which is never in
+        shadow.
         """
         view = np.reshape(self._light_view(0.0, 0.0), (4, 4)).T
         floor = np.stack(
@@ -172,7 +173,7 @@ class Painter:
 
 
 def _square_wave(position: NDArray[np.float32], blur: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return a wave of +1 and −1 with a metre each, averaged over a width of `blur`."""
+    """Return a wave of +1 and −1, each one metre long, averaged over a width of `blur`."""
     ramp = np.abs(np.mod(position, 2.0) - 1.0) - 0.5  # distance to the nearest edge, signed
     wave: NDArray[np.float32] = np.clip(ramp * (2 / blur), -1, 1) * np.clip(1.5 - blur, 0, 1)
     return wave

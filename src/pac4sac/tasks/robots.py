@@ -1,5 +1,6 @@
-"""The four robots of the paper, with the quirks of the original library (docs/tasks.md lists them),
-and their common PyBullet world: loading, resetting, one control interval, rendering."""
+"""The four robots of the paper and their common PyBullet world: loading, resetting, one control
+interval, and rendering. They reproduce the unusual behaviour of the original library, which
+docs/tasks.md describes."""
 
 import contextlib
 import importlib
@@ -55,7 +56,7 @@ SELF_COLLISION = (
 def described(name: str) -> SimpleNamespace:
     """Return the description of a robot in robots.toml.
 
-    By default the observed joints are those with motors, and all observed joints start at 0.
+    By default, the joints with motors are observed, and all observed joints start at 0.
     """
     about = tomllib.loads((Path(__file__).parent / "robots.toml").read_text())[name]
     joints = about.get("joints", list(about["motors"]))
@@ -66,10 +67,10 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
     """Simulate a robot; subclasses define observations and rewards (`_first_observation`,
     `_outcome`).
 
-    The default is the original library's behaviour, with two changes that make episodes
-    reproducible: contacts are processed in a fixed order, and the world is reloaded at every reset.
-    With `restore_state` a reset works as in the original, and an episode can depend on earlier
-    ones.
+    The default is the behaviour of the original library, with two changes that make episodes
+        reproducible: contacts are processed in a fixed order, and every reset reloads the world.
+            With `restore_state`, a reset works as in the original, and an episode can depend on
+            earlier episodes.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": round(1 / DT)}  # noqa: RUF012
@@ -236,8 +237,8 @@ class CartpoleSwingup(BulletEnv):
         return observation, upright, False, {"reward_upright": upright}
 
     def _drive(self, forces: list[float]) -> None:
-        # Positional arguments, for one joint: saves one of about twelve microseconds per step. The
-        # zeros are ignored.
+        # Positional arguments for a single joint save one of about twelve microseconds per step.
+        # The zeros are ignored.
         mode, joint = pybullet.TORQUE_CONTROL, self._driven[0]
         pybullet.setJointMotorControl2(
             self._body, joint, mode, 0.0, 0.0, forces[0], 0.0, 0.0, 0.0, self._client
@@ -248,8 +249,8 @@ class HalfCheetah(BulletEnv):
     robot, observation_size = described("HalfCheetah"), 17
 
     def _first_observation(self) -> Vector:
-        # In the original a misplaced body number gives the ground this friction from the second
-        # episode on.
+        # In the original, a misplaced body number gives the ground this friction in all episodes
+        # after the first.
         friction = 0.1 if self.episode > 0 else 0.0
         pybullet.changeDynamics(
             GROUND,
@@ -333,7 +334,7 @@ class _FloatingRobot(BulletEnv):
             body, physicsClientId=client
         )
         linear, angular = pybullet.getBaseVelocity(body, physicsClientId=client)
-        # Without forward kinematics these lag by one substep, as in the original.
+        # Without forward kinematics, these values lag by one substep, as in the original.
         links = pybullet.getLinkStates(body, self._links, physicsClientId=client)
         for link in links:
             position = link[0]

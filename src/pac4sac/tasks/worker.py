@@ -36,7 +36,7 @@ from pac4sac.tasks.episodes import (
     board_layout,
 )
 
-SPINS = 100  # checks of a counter before yielding the core, about 10 µs
+SPINS = 100  # number of checks of a counter before yielding the core, about 10 µs
 # Milliseconds between checks of a sleeping end, because a notification can miss that it fell
 # asleep.
 POLL_MS = 50
@@ -49,7 +49,7 @@ def spin_seconds() -> float:
 
     Waking a blocked process can take longer than a simulated step, on a virtual machine more than
     a millisecond. With few cores, other processes need the core. Only x86 guarantees that a process
-    that sees a counter also sees what was written before it.
+    that sees a counter also sees all earlier writes.
     """
     ordered = platform.machine().lower() in ("x86_64", "amd64")
     return 20e-3 if ordered and machine_cores() >= 4 and hasattr(os, "sched_yield") else 0.0
@@ -89,7 +89,7 @@ class Notifier:
         """Send a message: count it, and wake the other end if it sleeps."""
         self._sent[0] += 1
         if self._other_asleep[0]:
-            # already notified, or dead, which the next wait detects
+            # already notified, or dead; the next wait detects that
             with contextlib.suppress(BlockingIOError, ConnectionError):
                 self.channel.send(b".", socket.MSG_DONTWAIT)
 
@@ -196,7 +196,7 @@ class HostInWorker:
         """Request that the worker starts an episode of a run and replays these actions."""
         self._requests[self._index] += 1
         self._notifier.notify()
-        # a dead worker is noticed when it does not answer
+        # a dead worker is detected when it does not answer
         with contextlib.suppress(ConnectionError):
             self._request_socket.sendall(
                 EPISODE_REQUEST.pack(run, episode, actions.nbytes) + actions.tobytes()
@@ -225,7 +225,7 @@ class HostInWorker:
         return wait([self._notifier], check).is_ready()
 
     def _end_if_hanging(self) -> None:
-        """Kill the process if it has begun no step or reset for longer than the limit."""
+        """Kill the process if it has not begun a step or reset for longer than the limit."""
         count, since = self._last_heartbeat
         if count != self._heartbeats[0]:
             self._last_heartbeat = self._heartbeats[0], time.monotonic()
@@ -307,8 +307,8 @@ class WorkerProcess:
 def _blocked_signals() -> Iterator[None]:
     """Block signals inside a `with` block; processes started there keep them blocked.
 
-    So Ctrl-C, a closed terminal or the warning of a cluster reaches only the pool's process, which
-    ends the workers.
+    Ctrl-C, a closed terminal or the warning of a cluster then reaches only the pool's process,
+    which ends the workers.
     """
     blocked = {signal.SIGINT, signal.SIGHUP, *WARNINGS}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
@@ -381,7 +381,7 @@ class Service:
         self._worked = board["worked"][index : index + 1]
 
     def answer(self) -> None:
-        """Begin an episode if the pool requested one, else step all runs."""
+        """Begin an episode if the pool requested it; otherwise step all runs."""
         if self._requests[0] > self._opened:
             self._opened += 1
             run, episode, size = EPISODE_REQUEST.unpack(
@@ -428,8 +428,8 @@ def main(jobs: list[dict[str, Any]]) -> None:
     """Work for one or several pools until they end."""
     # A closed socket ends an idle worker; this also ends a worker that hangs in its simulator.
     end_with_parent()
-    # Slurm sends it to all processes of a job. It is not blocked, because simulators that are
-    # processes would inherit that.
+    # Slurm sends this signal to all processes of a job. It is ignored and not blocked, because
+    # child processes of simulators would inherit a blocked signal.
     signal.signal(signal.SIGTERM, lambda *_: None)
 
     def heartbeat() -> None:

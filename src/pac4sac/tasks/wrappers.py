@@ -20,12 +20,12 @@ FREE, SLIDE = 0, 2  # kinds of joints in MuJoCo
 
 
 class TargetReward(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Reward 1 in a step that ends inside a box of observations, and 0 elsewhere.
+    """Reward 1 in a step that ends inside a box of observations, and 0 in other steps.
 
     Args:
         env: An environment whose observation is a vector.
         low: Lower limits of components of the observation, by index.
-        high: Upper limits, in the same form.
+        high: Upper limits, in the same form as `low`.
     """
 
     def __init__(self, env: Env, low: Limits = None, high: Limits = None) -> None:
@@ -54,8 +54,8 @@ class TargetReward(gymnasium.Wrapper[Any, Any, Any, Any]):
 class PositionDelay(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Reward forward speed only beyond a distance: 1[x ≥ c] · Δx/Δt − w ‖a‖².
 
-    Staying alive is not rewarded. The wrapper suits robots with an x position: the PyBullet robots
-    and MuJoCo's.
+    Staying alive is not rewarded. The wrapper works for robots with an x position: those of
+        PyBullet and MuJoCo.
 
     Args:
         env: The robot.
@@ -70,7 +70,7 @@ class PositionDelay(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._distance, self._action_cost = float(distance), float(action_cost)
         self._read_x, self._x = x_position(env), 0.0
         robot: Any = env.unwrapped
-        self._seconds = float(robot.dt)  # of a step
+        self._seconds = float(robot.dt)  # seconds of a step
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -222,7 +222,7 @@ def keeps_rewards(name: str) -> bool:
 
 
 def _limits(name: str, given: Limits, space: gymnasium.spaces.Box, default: float) -> Any:
-    """Return a limit of each component of the observation."""
+    """Return a limit for each component of the observation."""
     lowest, highest = space.low.reshape(-1), space.high.reshape(-1)
     limits = np.full(lowest.size, default)
     if not isinstance(given, Mapping | None):
@@ -253,4 +253,4 @@ def _check_number(name: str, value: Any, at_least: float = -np.inf) -> None:
     if not is_number or not np.isfinite(value):
         raise UserError(f"{name} must be a number, not {value!r}.")
     if value < at_least:
-        raise UserError(f"{name} must be a number at least {at_least:g}, not {value!r}.")
+        raise UserError(f"{name} must be a number of at least {at_least:g}, not {value!r}.")

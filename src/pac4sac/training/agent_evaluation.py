@@ -48,7 +48,7 @@ class Evaluation:
 
     @property
     def std(self) -> float:
-        """Return the standard deviation of the returns; NaN with fewer than two."""
+        """Return the standard deviation of the returns; NaN with fewer than two returns."""
         return float(np.std(self.returns, ddof=1)) if len(self.returns) > 1 else float("nan")
 
     def __repr__(self) -> str:
@@ -77,13 +77,12 @@ def evaluate(
 
     Args:
         agent: A trained agent, or an argument of `load`.
-        task: Task of the episodes, or an environment as in `train`; None for the task of the
-            training.
+        task: Task of the episodes, or an environment as in `train`; None for the training task.
         env_kwargs: Arguments of the environment.
         wrappers: Wrappers around the environment, as in `train`, in addition to the task's own.
         episodes: Number of episodes.
         seed: Seed of the episodes; all agents get the same episodes from a seed.
-        shooting: Whether to shoot; None to shoot if the agent was trained with shooting.
+        shooting: Whether to use shooting; None to use it if the agent was trained with shooting.
         step_seconds: Seconds after which a step or reset counts as hanging.
         progress: Function that is called after each step with the number of steps and its maximum.
         trust: Custom modules that a file may import, as in `load`.

@@ -1,4 +1,4 @@
-"""Files `agent.safetensors`: one small file per run with everything that acting needs."""
+"""Files `agent.safetensors`: one small file per run with all data that acting needs."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from pac4sac.training.run import Run
 
 FORMAT, VERSION = "pac4sac agent", 1
 AGENT = "agent.safetensors"
-# trained agents with names like tasks
+# trained agents, named after their tasks
 SHIPPED = Path(__file__).parents[1] / "shipped" / "agents"
 
 
@@ -126,11 +126,11 @@ def choose_agent(path: str | Path) -> Path:
 
 
 def _merit(run: RunRecord) -> tuple[bool, float]:
-    """Return the rank of a run: by its last evaluation or, ranked lower, by its last training
-    episodes."""
+    """Return the rank of a run, from its last evaluation. Runs without an evaluation rank lower, by
+    their last training episodes."""
     means = list(last_evaluations(run).values())
     if means:
-        return True, float(means[-1])  # of the shooting policy if the run has one
+        return True, float(means[-1])  # that of the shooting policy, if the run has one
     if not len(run.returns):
         return False, -np.inf
     return False, float(np.mean(run.returns[-LAST_EPISODES:]))

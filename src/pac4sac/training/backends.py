@@ -1,5 +1,5 @@
-"""Backends of a learner's operations: `eager` (the reference), `compiled` (the whole operation with
-gradients as one program) or `graph` (that program captured as a CUDA graph).
+"""Backends for the operations of a learner. `eager` is the reference, `compiled` runs a whole
+operation with gradients as one program, and `graph` captures that program as a CUDA graph.
 
 A faster backend is compared with eager on the real cohort before it is used.
 """
@@ -29,18 +29,18 @@ Operations = dict[str, Callable[[], None]]
 # was measured at 3,400 to 7,500, depending on networks and runs.
 COMPILING_PAYS = 5_000
 TOLERANCE = 1e-3  # largest relative difference of gradients after one update, in norm
-# multiplications per pass; with fewer, synchronising threads costs more than it saves
+# number of multiplications per pass below which threads cost more than they save
 PER_THREAD = 4_000_000
-WEIGHT_TOLERANCE = 0.1  # relative to the length of the weights' step
+WEIGHT_TOLERANCE = 0.1  # relative to the norm of the change of the weights
 STEPS_REHEARSED = 1000  # largest number of steps of a rehearsal
 # On the CPU, C++ calls the kernels. On a GPU a captured graph calls them, and independent kernels
-# are fused. The empty options are for programs that cannot be fused, such as sorting.
+# are fused. The empty options are for operations that cannot be fused, such as sorting.
 COMPILER_OPTIONS: dict[str, list[dict[str, Any]]] = {
     "cpu": [{"cpp_wrapper": True}],
     "cuda": [{"combo_kernels": True, "combo_kernel_allow_mixed_sizes": 2}, {}],
 }
 REHEARSALS = 3  # a backend must agree with eager in one of them
-ROUNDING = 1e-5  # relative to the length of the weights, for steps near float32 resolution
+ROUNDING = 1e-5  # relative to the norm of the weights, for steps near float32 resolution
 
 
 def pick_device(name: str) -> torch.device:
@@ -112,8 +112,8 @@ def number_of_updates(agent: Agent, steps: int) -> int:
 def _fastest_backend(device: torch.device, updates: int) -> str:
     """Return the backend with the shortest expected time for this number of updates.
 
-    It is a rule, not a measurement, and does not depend on what earlier trainings have compiled,
-    since the backend changes the last bits of a result.
+    The choice follows a rule instead of a measurement, and does not depend on what earlier
+    trainings compiled, because the backend changes the last bits of a result.
     """
     if device.type == "cuda":
         return "graph"
@@ -139,15 +139,16 @@ def trace(operation: Operation, tensors: Tensors) -> Callable[..., Any]:
 
 def compiled(operation: Operation, tensors: Tensors) -> Callable[[], None]:
     """Trace an operation and compile the trace."""
-    # here, as they take a second to import
+    # imported here, because they take a second to import
     from torch._guards import TracingContext, tracing
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     values: list[Any] = list(tensors.values())
     traced: Any = trace(operation, tensors)
-    # Not torch.compile: it would check in every call whether more than the numbers has changed.
-    # With the context, the compiler finds programs of earlier processes in its cache.
+    # torch.compile is not used, because it checks in every call whether anything other than the
+    # numbers has changed. With the context, the compiler finds programs of earlier processes in its
+    # cache.
     context = TracingContext(
         FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
     )
@@ -217,7 +218,7 @@ class Rehearsal:
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
-        # all runs learn, and delayed parts are updated too
+        # a step in which all runs learn and delayed parts are updated
         self.step, self.place = learner.agent.full_update(max(learner.agent.learning_starts()))
         # Only the beginning of a long replay buffer, because a full copy would not fit into memory.
         self.tensors = learner.tensors
@@ -289,11 +290,11 @@ def _without(operations: Operations, left_out: str) -> Operations:
 
 
 def disagreement(start: Tensors, reference: Tensors, other: Tensors) -> str | None:
-    """Describe a difference beyond rounding between two results of a step, or return None.
+    """Describe a difference larger than rounding between two results of a step, or return None.
 
     Args:
         start: The tensors before the step.
-        reference: The tensors after it.
+        reference: The tensors after the step.
         other: The tensors after the same step with another backend.
     """
     for name, expected in reference.items():
@@ -309,9 +310,9 @@ def disagreement(start: Tensors, reference: Tensors, other: Tensors) -> str | No
 
 
 def _rows_differ(name: str, expected: torch.Tensor, found: torch.Tensor) -> str:
-    """Describe the difference if more than a tenth of the runs differ, else return "".
+    """Describe the difference if more than a tenth of the runs differ; otherwise return "".
 
-    A few runs may differ, because shooting can choose the other of two candidates with nearly equal
+    A few runs may differ, because shooting can choose another of two candidates with nearly equal
     values.
     """
     same = ((found - expected).abs() <= TOLERANCE).flatten(1).all(1).double().mean()
@@ -321,7 +322,8 @@ def _rows_differ(name: str, expected: torch.Tensor, found: torch.Tensor) -> str:
 def _moved_differently(
     name: str, start: torch.Tensor, expected: torch.Tensor, found: torch.Tensor
 ) -> str:
-    """Describe the difference if it is large relative to the tensor's step, else return "".
+    """Describe the difference if it is large relative to the step of the tensor; otherwise return
+    "".
 
     The tolerance is larger for weights than for gradient moments, because Adam's first steps
     amplify gradients near zero.
@@ -353,7 +355,7 @@ def prepare(learner: Learner, backend: str) -> str:
     if backend == "eager":
         return backend
     with Rehearsal(learner) as rehearsal, warnings.catch_warnings():
-        # Torch recommends TF32, which is an option of training.
+        # Torch recommends TF32, which is already an option of training.
         warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")
         precision = torch.get_float32_matmul_precision()
         try:
@@ -363,7 +365,8 @@ def prepare(learner: Learner, backend: str) -> str:
             torch.set_float32_matmul_precision(precision)
             if precision != "highest":
                 _capture_again(learner)
-        except UserError:  # a mistake in a custom agent, which eager would find after the warm-up
+        # a mistake in a custom agent, which eager would only find after the warm-up
+        except UserError:
             raise
         except Exception as error:
             problem = cause(error)
@@ -379,8 +382,8 @@ def prepare(learner: Learner, backend: str) -> str:
 def _rehearse(learner: Learner, rehearsal: Rehearsal, backend: str) -> str | None:
     """Switch the learner to a backend and return its difference from eager, if any.
 
-    A few runs can differ by chance if two actions have nearly the same value. A real error shows in
-    every rehearsal.
+    A few runs can differ by chance if two actions have nearly the same value. A real error appears
+    in every rehearsal.
     """
     reference, problem = learner.run, None
     learner.use(PREPARE[backend])
@@ -433,7 +436,7 @@ def make_learner(
 def suitable_threads(agent: Agent, rows: int) -> int:
     """Return the number of CPU threads for passes of `rows` rows per run through the networks.
 
-    The number follows a rule, not a measurement: the last bits of a result depend on it, and they
+    The number follows a rule instead of a measurement. The last bits of a result depend on it, and
     must not depend on the load of the machine.
     """
     weights = sum(net.members * sum(net.sizes) for net in agent.nets.values())
@@ -441,7 +444,8 @@ def suitable_threads(agent: Agent, rows: int) -> int:
 
 
 def learning_threads(learner: Learner) -> int:
-    """Return the number of threads for act and update; on a GPU the CPU only launches them."""
+    """Return the number of threads for act and update. With a GPU, the CPU only launches
+    kernels."""
     rows = learner.agent.config.batch + max(learner.agent.shots(evaluating=False))
     return 1 if learner.device.type == "cuda" else suitable_threads(learner.agent, rows)
 

@@ -23,8 +23,8 @@ class Callback:
     """
 
     def on_prepare(self) -> None:
-        """Handle the start of preparation, when all arguments are valid and nothing is trained
-        yet."""
+        """Handle the start of preparation, after all arguments were checked and before any
+        training."""
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
         """Handle the start of a cohort, or its resume.
@@ -52,8 +52,8 @@ class Callback:
             row: The line, with the columns that `docs/metrics.md` explains.
 
         Returns:
-            None to continue. A short reason ends this run after the current step with the status
-            `stopped`; its cohort continues.
+            None to continue. A string, used as the reason, ends this run after the current step
+            with the status `stopped`; its cohort continues.
         """
 
     def on_status(self, run: Run, status: str, detail: str | None) -> None:

@@ -27,7 +27,7 @@ from pac4sac.training import tensor_file
 
 VERSION = 1
 KEPT_APART = "kept-"  # prefix of checkpoints from before a run's failure
-KEPT = 2  # the newest one, and the previous one in case the newest is damaged
+KEPT = 2  # the newest checkpoint, and the previous one in case the newest is damaged
 FILES = ("learner.safetensors", "pool.safetensors", "progress.json")
 # Required tensors: number of dimensions, the first of which is the run, and type.
 LEARNER = {"replay": 3, "observation": 2, "action": 2, "incoming": 2}
@@ -91,8 +91,8 @@ def load_newest(
 ) -> Checkpoint | None:
     """Return the newest intact checkpoint, or None if there never was one.
 
-    Damaged checkpoints, and those that `check` refuses, are reported in a warning and renamed, so
-    that they do not count among the `KEPT` ones.
+    Damaged checkpoints, and those that `check` refuses, are reported in a warning. They are
+    renamed, so they do not count among the `KEPT` checkpoints.
 
     Args:
         root: Folder of the cohort.
@@ -129,9 +129,9 @@ def load_newest(
 
 
 def read_newest(root: Path, fingerprint: str) -> Checkpoint | None:
-    """Return the newest intact checkpoint, or None, without changes to the folder.
+    """Return the newest intact checkpoint, or None, without changing the folder.
 
-    Training may be in progress.
+    A training may be in progress in this folder.
     """
     for folder in newest_first(root):
         with contextlib.suppress(DamagedCheckpoint):
@@ -159,7 +159,7 @@ def keep_newest(root: Path) -> None:
 
 
 def _link(source: str, target: str) -> None:
-    """Make a hard link, or a copy if the file system lacks links."""
+    """Make a hard link, or a copy if the file system does not support links."""
     try:
         os.link(source, target)
     except OSError:
@@ -192,7 +192,7 @@ def _load(folder: Path, fingerprint: str) -> Checkpoint:
 
 
 def check_schema(checkpoint: Checkpoint) -> None:
-    """Refuse a checkpoint with a missing part or a part of another shape.
+    """Refuse a checkpoint in which a part is missing or has another shape.
 
     Raises:
         KeyError: If a tensor or an entry is missing.
@@ -211,19 +211,19 @@ def check_schema(checkpoint: Checkpoint) -> None:
     for name, dimensions in POOL.items():
         _check_shape(name, pool[name], dimensions, runs)
     if pool["failures"].ndim != 1:
-        raise ValueError("its failures are not a text")
+        raise ValueError("its failures are not a string")
 
 
 def _check_entries(table: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
     """Refuse a table of the progress that has an entry of the wrong type."""
     if wrong := [name for name, kind in kinds.items() if not isinstance(table[name], kind)]:
-        raise ValueError(f"its progress lacks a readable {', '.join(wrong)}")
+        raise ValueError(f"its progress has no valid {', '.join(wrong)}")
 
 
 def _check_shape(name: str, array: Tensor | NDArray[Any], dimensions: int, runs: int) -> None:
-    """Refuse an array of another number of dimensions or of runs."""
+    """Refuse an array with another number of dimensions or of runs."""
     if array.ndim != dimensions or len(array) != runs:
-        raise ValueError(f"its {name} is not of {runs} runs in {dimensions} dimensions")
+        raise ValueError(f"its {name} does not have {dimensions} dimensions with {runs} runs")
 
 
 def _checksums(folder: Path, fingerprint: str) -> dict[str, str]:
@@ -236,7 +236,7 @@ def _checksums(folder: Path, fingerprint: str) -> dict[str, str]:
         raise DamagedCheckpoint(f"its manifest is unreadable ({error})") from error
     if version != VERSION:
         raise DamagedCheckpoint(
-            f"it has version {version}, but this pac4sac reads version {VERSION}"
+            f"it has version {version}, but this version of pac4sac reads version {VERSION}"
         )
     if cohort != fingerprint:
         raise DamagedCheckpoint("it belongs to another cohort")

@@ -1,7 +1,7 @@
 """Checks of an algorithm on synthetic data, which `pac4sac check` runs.
 
-The checks find mistakes that training would not report, such as a result that depends on other runs
-of the cohort or on undeclared random numbers.
+The checks find mistakes that training does not report. For example, a result may depend on other
+runs of the cohort, or on undeclared random numbers.
 """
 
 import contextlib
@@ -87,7 +87,7 @@ def own_settings(agent: type[Agent]) -> list[str]:
 
 
 def varied_settings(algo: str) -> list[AgentConfig]:
-    """Return the settings of one run per seed; all per-run numbers differ between them."""
+    """Return the settings of one run per seed; all per-run numbers differ between runs."""
     common = make_config(algo, overrides=SMALL)
     return [_scaled_settings(common, factor) for factor in (1.0, 0.9, 0.8)]
 
@@ -155,8 +155,8 @@ class Trial:
     def learned(self, learner: Learner) -> Tensors:
         """Return all tensors after some steps, metrics last.
 
-        Comparisons report the first tensor that differs, and networks are more informative than
-        metrics.
+        Comparisons report the first tensor that differs. Metrics are last, because networks are
+        more informative.
         """
         for _ in range(STEPS):
             learner.act()
@@ -337,7 +337,8 @@ def require(right: bool, otherwise: str) -> None:
 
 
 def traced(operation: Operation, tensors: Tensors) -> Callable[[], None]:
-    """Trace an operation as for a compiler, but run the trace directly; usable as a backend."""
+    """Trace an operation as for a compiler, but run the trace directly. This can be used as a
+    backend."""
     program = trace(operation, tensors)
     return torch.no_grad()(lambda: program(*tensors.values()))
 

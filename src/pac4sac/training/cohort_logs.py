@@ -60,7 +60,7 @@ class CohortLogs:
         returns.append(so_far)
 
     def metrics(self) -> None:
-        """Log the means of the metrics since the last call."""
+        """Log the means of the metrics over the steps since the last call."""
         values = self.learner.read_metrics()
         for run in self.progress.running():
             if not np.isnan(values[:, run]).all():
@@ -70,7 +70,7 @@ class CohortLogs:
     def evaluate(self, runs: Sequence[int]) -> None:
         """Evaluate runs, and save the agents of the best scheduled evaluations.
 
-        If a run has a shooting policy, its return decides which agent is best.
+        If a run has a shooting policy, the return of that policy decides which agent is best.
         """
         if not runs or not self.options.evaluation_episodes:
             return
@@ -82,7 +82,7 @@ class CohortLogs:
                 self._keep_best(run, mean)
 
     def _evaluate_policy(self, runs: Sequence[int], policy: EvaluatedPolicy) -> dict[int, float]:
-        """Evaluate a policy of the runs that have it, and return their mean returns."""
+        """Evaluate a policy for all runs that have it, and return their mean returns."""
         played = Episodes(
             self.agent,
             self.learner.state,

@@ -1,4 +1,4 @@
-"""Continuation of some runs of a finished experiment to more steps, in a new experiment."""
+"""Continue some runs of a finished experiment to more steps, in a new experiment."""
 
 import dataclasses
 import itertools
@@ -60,8 +60,8 @@ def continue_apart(source: Path, labels: Container[str], target: Path, steps: in
 def _trained_in(
     source: Path, cohorts: Sequence[Sequence[Run]]
 ) -> Iterator[tuple[Path, Sequence[Run], list[Run]]]:
-    """Yield the folder of each cohort and of each retry, the runs that it trained, and those that
-    it trained last."""
+    """Yield the folder of each cohort and of each retry, with the runs that it trained, and the
+    runs that no later cohort trained."""
     for number, runs in enumerate(cohorts):
         retried = [run for run in runs if attempts(source, run.id)]
         yield source / "cohorts" / f"{number:03d}", runs, [r for r in runs if r not in retried]
@@ -92,7 +92,8 @@ def _of_runs(saved: Checkpoint, indices: Sequence[int], runs: Sequence[Run]) -> 
 
 
 def _joined(entries: Sequence[Any]) -> Any:
-    """Return an entry of the progress for all runs; others than lists belong to the cohort."""
+    """Join an entry of the progress for all runs. Only lists have one value per run; other values
+    belong to the cohort."""
     return list(itertools.chain(*entries)) if isinstance(entries[0], list) else entries[0]
 
 

@@ -1,4 +1,5 @@
-"""The mean and standard deviation of Q according to a critic, and the source of the latter."""
+"""The mean and standard deviation of Q according to a critic, and the source of the standard
+deviation."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -47,8 +48,8 @@ def mean_and_std(
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """Return mean, variance (None without one) and standard deviation (NaN without one) of Q.
 
-    Each is [R, B]. Several plain critics have no variance; their standard deviation is their
-    spread. A network for the uncertainty takes precedence.
+    Each is [R, B]. Several plain critics have no variance, and their spread is the standard
+    deviation. A network that learns the uncertainty takes precedence.
     """
     m, v = agent.value_estimate(state, s, a)
     if isinstance(agent, ValueUncertainty):

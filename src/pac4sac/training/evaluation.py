@@ -27,8 +27,8 @@ Moment = tuple[Tensor, Tensor, Transitions, NDArray[np.bool_]]
 class Episodes:
     """Define episodes to play: runs, number per run, and occasion.
 
-    The occasion, such as the step, selects the random numbers, so the same occasion gives the same
-    episodes.
+    The occasion, such as the step, selects the random numbers. The same occasion therefore gives
+    the same episodes.
     """
 
     agent: Agent
@@ -59,7 +59,8 @@ class Episodes:
 
 
 def policies_of(agent: Agent) -> list[EvaluatedPolicy]:
-    """Return the policies to evaluate: deterministic and, if a run shoots, shooting."""
+    """Return the policies to evaluate: the deterministic policy and, if a run uses shooting, the
+    shooting policy."""
     if max(agent.shots(evaluating=True)) > 1:
         return ["deterministic", "shooting"]
     return ["deterministic"]
@@ -100,8 +101,8 @@ def play(
 ) -> Iterator[Moment]:
     """Play all episodes of all runs in lockstep, until the last has ended.
 
-    Episodes without a time limit are cut after the task's step budget, because no training episode
-    can be longer.
+    Episodes without a time limit are cut after the step budget of the task, because training
+    episodes cannot be longer.
 
     Yields:
         For each step s [R, E, ds], a [R, E, da], the transitions of R·E simulators (the next step
@@ -136,7 +137,7 @@ def play(
             f"Episodes of {episodes.task.name} have no time limit and were cut after {position:,} "
             "steps, the task's budget; register the environment with max_episode_steps, or give "
             "the task a horizon.",
-            # Studies show warnings of this package only, and torch calls this generator.
+            # Studies only show warnings of this package, and torch calls this generator.
             stacklevel=1,
         )
 

@@ -166,8 +166,8 @@ def warn_of_objects(names: Sequence[str]) -> None:
     if lost := [short_name(name) for name in names if is_in_process(name)]:
         warnings.warn(
             f"Other programs cannot import {' and '.join(dict.fromkeys(lost))}, so they cannot "
-            "resume this training, and it uses one process. Define it at the top level of a "
-            "module to avoid both.",
+            "resume this training, and it trains in a single process. To avoid both, define "
+            "these objects at the top level of a module.",
             stacklevel=4,  # the call of train or compare, behind its decorator
         )
 
@@ -184,7 +184,7 @@ def _warn_of_long_warmup(runs: Sequence[Run], steps: int) -> None:
 
 
 def startable_cohorts(runs: Sequence[Run], options: Options) -> list[Sequence[Run]]:
-    """Return runs of one task by cohort, after a check that they can be trained here.
+    """Group the runs of one task into cohorts, after a check that they can be trained here.
 
     Raises:
         UserError: If the device, backend, memory or the agent to start from is unsuitable.
@@ -231,7 +231,7 @@ def created(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) ->
         )
     folder.mkdir(parents=True, exist_ok=True)
     with alone_in(folder):
-        # A process that was killed at its start leaves only this file.
+        # A process that was killed at its start leaves only this partial file.
         if any(path.name != "experiment.json.part" for path in folder.iterdir()):
             raise UserError(
                 f"{folder} exists and is not empty; resume it, or choose another folder with --out."
@@ -339,7 +339,7 @@ def continue_until(folder: Path, watcher: Callback, stop: StopRequest) -> Result
 def _extended(
     options: Options, cohorts: Sequence[Sequence[Run]], steps: int
 ) -> tuple[Options, list[list[Run]]]:
-    """Return the options and cohorts of an experiment with a larger number of steps."""
+    """Return the options and cohorts of an experiment, extended to a larger number of steps."""
     if steps < options.steps:
         raise UserError(
             f"--steps must exceed the {options.steps} steps of this experiment, not {steps}."
@@ -434,7 +434,7 @@ def _read(folder: Path) -> tuple[Options, list[list[Run]]]:
 def alone_in(folder: Path) -> Iterator[None]:
     """Lock a folder inside a `with` block, so that two processes do not write the same logs.
 
-    The kernel frees the lock when the process ends, even if it is killed.
+    The kernel releases the lock when the process ends, even if the process is killed.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -442,7 +442,8 @@ def alone_in(folder: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(
-                f"{folder} is being trained by another process; wait for it, or stop it first."
+                f"{folder} is in use: another process trains it. Wait for that process, or stop it "
+                "first."
             ) from None
         yield
     finally:

@@ -1,5 +1,5 @@
-"""Interleaved training of cohorts on one task: while the simulators of one cohort step, the learner
-of another one acts and updates."""
+"""Interleaved training of cohorts on one task. While the simulators of one cohort step, the learner
+of another cohort acts and updates."""
 
 import contextlib
 import itertools
@@ -14,8 +14,8 @@ from pac4sac.training.callbacks import Callback
 from pac4sac.training.loop import Cohort
 from pac4sac.training.run import Run
 
-MOST = 4  # interleaved cohorts on a GPU
-FEWEST_RUNS = 10  # runs per part; updates of fewer runs cost nearly as much
+MOST = 4  # largest number of interleaved cohorts on a GPU
+FEWEST_RUNS = 10  # smallest number of runs per part; updates of fewer runs cost nearly as much
 
 
 def parts(runs: Sequence[Run]) -> list[Sequence[Run]]:
@@ -46,7 +46,7 @@ def train_interleaved(
     Args:
         cohorts: Cohorts of one task.
         stop: Stop request.
-        watcher: Is informed during training.
+        watcher: Callback that is informed during training.
         started: Function that is called once all cohorts are ready for their next step.
         keep_stale: Whether to continue runs trained by another version of the code.
 

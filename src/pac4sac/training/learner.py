@@ -2,8 +2,8 @@
 simulators.
 
 All tensors are in one dictionary on one device. The three operations of a step (act, update, store)
-change these tensors in place and have no other arguments. So a backend can compile them, or capture
-them as a CUDA graph, and the dictionary is the checkpoint.
+change these tensors in place and have no other arguments. A backend can therefore compile them or
+capture them as a CUDA graph, and the dictionary is the checkpoint.
 """
 
 import os
@@ -120,7 +120,7 @@ class Learner:
         self._actions.copy_(self.buffers["action"], non_blocking=True)
         if self.device.type == "cuda":
             stream = torch.cuda.current_stream()
-            while not stream.query():  # CUDA's own wait would keep the core from simulators
+            while not stream.query():  # CUDA's own wait would block the core, which simulators need
                 os.sched_yield()
         return self._actions.numpy()
 
@@ -159,7 +159,7 @@ class Learner:
         self.step += 1
 
     def freeze(self, run: int) -> None:
-        """Stop learning for one run, without affecting the others."""
+        """Stop learning for one run, without affecting other runs."""
         self.state["alive"][run] = False
         self.buffers["observation"][run] = 0  # as the pool returns for a parked run
 
@@ -223,7 +223,7 @@ def _under(prefix: str, tensors: Tensors) -> Tensors:
 def cohort_bytes(runs: Sequence[Run]) -> int:
     """Return the bytes that the learner of a cohort needs.
 
-    They include the replay buffer, weights with targets, moments and gradients, tapes, and the
+    This includes the replay buffer, weights with targets, moments and gradients, tapes, and the
     activations of shooting.
     """
     sizes = task_sizes(runs[0].task)

@@ -35,7 +35,7 @@ PLACEMENT = ("device", "backend", "precision", "threads")  # options of the comp
 
 
 class Cohort:
-    """Train runs in lockstep, from their first step or last checkpoint to their end."""
+    """Train runs in lockstep, from the first step or the last checkpoint to the end."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Cohort:
             name: Name of the cohort's folder in cohorts/.
             runs: Runs of the cohort.
             options: Training options.
-            watcher: Is informed during training.
+            watcher: Callback that is informed during training.
             attempt: Number of the attempt, for a failed run that is trained again; otherwise 0.
         """
         self.root, self.folder = root, root / "cohorts" / name
@@ -252,7 +252,7 @@ class Cohort:
     def _note_interruption(self) -> None:
         """Mark the runs as interrupted, if there is a checkpoint from which they can continue.
 
-        Without a checkpoint they start again, as after a kill.
+        Without a checkpoint, they start again, as after a kill.
         """
         if checkpoint.newest_first(self.folder):
             for run in self.progress.running():
@@ -322,7 +322,7 @@ class Cohort:
     def _measure(self) -> None:
         """Make all scheduled measurements of this step.
 
-        If a stop interrupts them, their lines are dropped, and a resume repeats them.
+        If a stop interrupts the measurements, their lines are dropped, and a resume repeats them.
         """
         before = [folder.marks() for folder in self.folders]
         try:

@@ -23,8 +23,8 @@ def _option(default: Any, allowed: Allowed, help: str, metavar: str | None = Non
 class Options:
     """Hold the options of training, which `train` and `compare` accept as keyword arguments.
 
-    On the same kind of device, only `precision`, `start_from` and `stop_when_solved` change the
-    results of a run.
+    On the same kind of device, only the options `precision`, `start_from` and `stop_when_solved`
+    change the results of a run.
     """
 
     steps: int = _option(MISSING, AT_LEAST_ONE, "Train each run for N environment steps.")
@@ -41,12 +41,12 @@ class Options:
     step_seconds: int = _option(
         STEP_SECONDS,
         AT_LEAST_ONE,
-        "Treat an environment as hanging if a step or reset takes more than N seconds.",
+        "Treat an environment as hung if a step or reset takes more than N seconds.",
     )
     threads: int | Literal["auto"] = _option(
         AUTO,
         Interval(1, 1024),
-        "Compute networks with N threads; auto uses more for large networks and cohorts.",
+        "Compute networks with N threads; auto uses more threads for large networks and cohorts.",
     )
     log_every: int = _option(1000, AT_LEAST_ONE, "Write a line of metrics.jsonl every N steps.")
     checkpoint_every: int = _option(20_000, AT_LEAST_ONE, "Write a checkpoint every N steps.")
@@ -71,7 +71,10 @@ class Options:
         False, None, "End a run once it is solved: five consecutive episodes above the threshold."
     )
     start_from: str | None = _option(
-        None, None, "Start from this trained agent: a run folder or an agent.safetensors.", "AGENT"
+        None,
+        None,
+        "Start from this trained agent: a run folder or an agent.safetensors file.",
+        "AGENT",
     )
 
     def __post_init__(self) -> None:
@@ -82,7 +85,8 @@ class Options:
                 check_value(option.name, value, _kind(option), allowed, other)
         if self.start_from == "":
             raise UserError(
-                "start_from is empty; give a run folder or an agent.safetensors, or omit it."
+                "start_from is empty; give a run folder or an agent.safetensors file, or omit the "
+                "option."
             )
 
 

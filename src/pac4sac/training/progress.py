@@ -1,5 +1,5 @@
-"""The progress of a cohort's runs, which a checkpoint stores besides the learner's tensors and the
-state of the simulators."""
+"""The progress of a cohort's runs. A checkpoint stores it in addition to the learner's tensors and
+the state of the simulators."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Retries of failed runs, each trained alone from its last checkpoint before the failure.
 
-A run that is trained alone needs one simulator and one worker process, so it can succeed on a
+A run that is trained alone needs only one simulator and one worker process, so it can succeed on a
 machine with too little memory for the whole cohort. Each attempt is a cohort with its own folder,
-`cohorts/retry-N-RUN/`. The original cohort does not touch the run afterwards.
+`cohorts/retry-N-RUN/`. The original cohort does not change the run afterwards.
 """
 
 import shutil
@@ -26,7 +26,8 @@ RETRIES = 3  # default number of retries of a failed run
 
 
 def retries(cohorts: Sequence[Cohort], most: int) -> Iterator[Cohort]:
-    """Yield cohorts that retrain failed runs; the caller must train each before it takes the next.
+    """Yield cohorts that retrain failed runs. The caller must train each cohort before it takes the
+    next.
 
     Attempts started by an earlier call come first and are continued.
 
@@ -58,7 +59,7 @@ def _is_due(root: Path, run: Run, most: int) -> bool:
 
 
 def _latest(runs: Sequence[tuple[Cohort, Run]]) -> list[Cohort]:
-    """Return the cohort of each run's last attempt, or its original one.
+    """Return the cohort of the last attempt of each run, or its original cohort.
 
     Args:
         runs: Each run with its original cohort.

@@ -1,4 +1,4 @@
-"""Runs: made from settings and seeds, described, and grouped into cohorts."""
+"""Make runs from settings and seeds, describe them, and group them into cohorts."""
 
 import dataclasses
 import itertools
@@ -46,7 +46,7 @@ class Run:
     revision: int = 1
     code: Mapping[str, str] = field(default_factory=dict)
     simulators: Mapping[str, str] = field(default_factory=dict)
-    # Code that trained the run up to some step, if other code continued it.
+    # Code that trained the run up to some step, if another version of the code continued it.
     earlier_code: tuple[Mapping[str, Any], ...] = ()
     given: Mapping[str, Any] = field(default_factory=dict)  # settings that override the preset
 
@@ -151,7 +151,8 @@ class Run:
 
 
 def settings_changed(about: Mapping[str, Any]) -> str:
-    """Describe the settings that the algorithm of a stored run has lost or gained since."""
+    """Describe the settings that the algorithm of a stored run has lost or gained since the
+    training."""
     names = {f.name for f in dataclasses.fields(get_algorithm(about["algo"]).agent.Config)}
     changes = []
     if removed := removed_settings(about["algo"], about["config"]):

@@ -2,7 +2,7 @@
 
 docs/metrics.md defines the numbers.
 
-States are not rescaled, because a scale computed from a run's own states would cancel their
+States are not rescaled, because a scale computed from the states of a run would cancel their
 spread.
 """
 
@@ -16,7 +16,8 @@ from torch import Tensor
 from pac4sac.agents.tape import Stream, Tape
 from pac4sac.training.learner import Learner
 
-SAMPLE = 1000  # states; fixed, because distances to the nearest state shrink with the number
+# number of states; fixed, because distances to the nearest state shrink with this number
+SAMPLE = 1000
 GRAIN = 0.01  # std of an observation below which it counts as constant
 
 
@@ -50,7 +51,7 @@ def measure_coverage(learner: Learner) -> list[StateCoverage]:
     tape.seek(learner.step)
     index = one_of_each_part(filled, tape.blocks["coverage"].squeeze(1))  # [R, count]
     states = replay.gather(1, index.unsqueeze(-1).expand(-1, -1, learner.agent.ds))
-    # dimensions that are constant in all runs add nothing, but can be 90% of all
+    # dimensions that are constant in all runs add nothing, but can be 90% of all dimensions
     states = states[..., (states.amin(1) != states.amax(1)).any(0)]
     measured = zip(nearest_distance(states).tolist(), log_volume(states).tolist(), strict=True)
     return [StateCoverage(nearest, volume, count) for nearest, volume in measured]

@@ -97,7 +97,8 @@ class TrainedAgent:
         Args:
             observation: One observation or several. For dictionary observations, the vector of
                 `make_env` is accepted too.
-            shooting: Whether to shoot; None to shoot if the agent was trained with shooting.
+            shooting: Whether to use shooting; None to use it if the agent was trained with
+                shooting.
 
         Returns:
             One action or several, in the units of the environment.
@@ -126,7 +127,7 @@ class TrainedAgent:
         Args:
             observation: As in `act`.
             state: Returned unchanged, because no agent is recurrent.
-            episode_start: Ignored, for the same reason.
+            episode_start: Ignored, because no agent is recurrent.
             deterministic: Whether to use the deterministic policy instead of sampled actions.
 
         Returns:
@@ -144,16 +145,17 @@ class TrainedAgent:
     def value(self, observation: Any, action: Any) -> Value:
         """Return the critic's mean and standard deviation of Q, in units of reward.
 
-        With several critics, the mean is the smallest one, as in learning; an ensemble counts as
-        one critic. The standard deviation comes from the posterior or, without a posterior, from
-        the spread of several critics. It is None for a single critic without a posterior.
+        With several critics, the mean is that of the critic with the smallest value, as in
+        learning. An ensemble counts as one critic. The standard deviation comes from the posterior
+        or, without a posterior, from the spread of several critics. It is None for a single critic
+        without a posterior.
 
         Args:
             observation: One observation or several.
             action: One action or as many as observations.
 
         Returns:
-            Mean, standard deviation, and the source of the latter.
+            Mean, standard deviation, and the source of the standard deviation.
         """
         s, a, is_one = self._pairs(observation, action)
         m, _, deviation = mean_and_std(self.agent, self.state, s, a)
@@ -169,8 +171,8 @@ class TrainedAgent:
     ) -> NDArray[np.float64]:
         """Return samples of Q from the critic's posterior.
 
-        A sample is one draw of the critic's weights, which are the same for all pairs. Without a
-        posterior, all samples are equal.
+        Each sample uses one draw of the critic's weights for all pairs. Without a posterior, all
+        samples are equal.
 
         Args:
             observation: One observation or several.
@@ -274,8 +276,8 @@ def load(
     Args:
         path: An agent file, a run folder, or a shipped agent such as "half-cheetah". For the folder
             of an experiment or study, the best run is used, with a warning that names it.
-        task: Task or environment to act in, as in `train`; None for the one of the training.
-            Required if this program cannot import the environment of the training.
+        task: Task or environment to act in, as in `train`; None for the training task. Required if
+            this program cannot import the training environment.
         trust: Custom modules that define its algorithm or its environment.
 
     Returns:
@@ -305,8 +307,9 @@ def load_chosen(path: str | Path, task: Environment | None, stacklevel: int) -> 
     folder, path = Path(path), choose_agent(path)
     if (count := len(agents_below(folder))) > 1:
         warnings.warn(
-            f"{folder} has {count} agents; {path.parent.name} is used, which has the best last "
-            "returns. To use another one, give its run folder.",
+            f"{folder} has {count} agents; {path.parent.name} is used, because it has the best "
+            "last "
+            "returns. To use another agent, give its run folder.",
             stacklevel=stacklevel,
         )
     about, tensors = read_agent_file(path)
@@ -330,7 +333,9 @@ def _described_agent(about: Mapping[str, Any], path: Path) -> tuple[Run, Agent]:
     check_kinds(about, kinds, str(path))
     sizes = about["observation_size"], about["action_size"]
     if min(sizes) < 1:
-        raise UserError(f"{path} is damaged: its agent has {sizes[0]} inputs, {sizes[1]} outputs.")
+        raise UserError(
+            f"{path} is damaged: its agent has {sizes[0]} inputs and {sizes[1]} outputs."
+        )
     try:
         run = Run.from_description(about["run"])
         return run, make_agent([run], *sizes)

@@ -5,10 +5,10 @@ discounted soft return
 
     G_t = r_t + Σ_{k≥1} γ^k (r_{t+k} − α log π(a_{t+k}|s_{t+k}))
 
-of π itself (one action, no shooting), with the current α. A time limit does not end the return: the
-rest is unknown and is replaced by the critic's own soft value. A step is judged only if this rest
-has a small weight γ^(T−t). So at least 1 − TAIL of a constant bias is measured. All values are in
-units of the environment's rewards, whatever the scale of the critic.
+of π itself (one action, no shooting), with the current α. A time limit does not end the return. The
+rest of the return is unknown and is replaced with the critic's own soft value. A step is judged
+only if this rest has a small weight γ^(T−t), so at least 1 − TAIL of a constant bias is measured.
+All values are in units of the environment's rewards, whatever the scale of the critic.
 """
 
 import math
@@ -36,7 +36,7 @@ from pac4sac.training.evaluation import Episodes, play, read_draw
 Floats = NDArray[np.float64]
 # (observations [R, E, ds], random numbers) -> action [R, E, da] and its log-density [R, E]
 Sample = Callable[[Tensor, Draw], tuple[Tensor, Tensor]]
-TAIL = 0.01  # largest weight of the unknown rest
+TAIL = 0.01  # largest weight of the unknown rest of the return
 CHUNK = 64  # steps per batch through the critic
 ROUNDING = 1e-5  # relative error of float32; a smaller bias counts as 0
 LEAST_DEVIATION = 1e-12
@@ -125,7 +125,7 @@ class ValueErrors:
         return bounded_error(self.m, self.v, np.nan_to_num(self.g), epsilon)
 
     def limited(self, largest: float) -> "ValueErrors":
-        """Return the same errors, with squares limited to `largest`."""
+        """Return the squared errors, limited to `largest`."""
         v = np.minimum(self.v, largest)
         reach = np.sqrt(largest - v)
         return replace(self, m=self.g + np.clip(self.m - self.g, -reach, reach), v=v)
@@ -290,7 +290,8 @@ def measure_value_errors(
 
 
 def _sample_of(agent: Agent, state: State, shooting: bool) -> Sample:
-    """Return the agent's shooting policy or its stochastic policy, with log-densities."""
+    """Return a function that samples from the shooting policy or the stochastic policy, with
+    log-densities."""
 
     def shoot(s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
         return agent.behaviour(state, s, draw), s.new_zeros(s.shape[:2])
@@ -299,7 +300,7 @@ def _sample_of(agent: Agent, state: State, shooting: bool) -> Sample:
 
 
 def _judgeable(task: Task, gamma: float) -> Task:
-    """Return the task with episodes long enough that at least half of the steps can be judged."""
+    """Return the task with episodes that are long enough to judge at least half of the steps."""
     limit = time_limit(task)
     unjudged = math.ceil(math.log(TAIL) / math.log(gamma)) if gamma else 1
     if limit is not None and limit < 2 * unjudged:

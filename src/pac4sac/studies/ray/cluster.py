@@ -1,8 +1,8 @@
 """Training of a study's cohorts on a Ray cluster, without a shared file system.
 
 Each cohort is a Ray task. It trains in a temporary folder of its node and sends each checkpoint to
-a keeper on the driver's node. So the study folder is the same as after local training, and a cohort
-whose node is lost continues on another one.
+a keeper on the driver's node. The study folder is therefore the same as after local training. If a
+node is lost, its cohorts continue on other nodes.
 """
 
 import contextlib
@@ -39,12 +39,12 @@ WRITERS = 8  # threads of the keeper
 def run_on_ray(
     cohorts: Sequence[PlannedCohort], address: str, stop: StopRequest, watcher: Watcher
 ) -> list[str]:
-    """Train all cohorts to their end, or until a stop. A cohort that fails leaves the others going.
+    """Train all cohorts to their end, or until a stop. A failure does not stop other cohorts.
 
     Args:
         cohorts: Cohorts whose experiment folders exist.
         address: Address of the cluster, from `cluster_address`.
-        stop: Asks the cohorts for a checkpoint and their end.
+        stop: Request that makes the cohorts write a checkpoint and end.
         watcher: Object that is informed of progress and outcomes.
 
     Returns:
@@ -58,7 +58,7 @@ def run_on_ray(
 
 
 class _Dispatch:
-    """Submit cohorts to the cluster, and resubmit lost ones, until all have ended."""
+    """Submit cohorts to the cluster, and resubmit lost cohorts, until all have ended."""
 
     def __init__(self, ray: ModuleType, cohorts: Sequence[PlannedCohort], watcher: Watcher) -> None:
         self.ray, self.cohorts, self.watcher = ray, cohorts, watcher
@@ -76,7 +76,7 @@ class _Dispatch:
         self.failures: list[str] = []
 
     def run(self, stop: StopRequest) -> list[str]:
-        """Train all cohorts, or until a stop; return what failed."""
+        """Train all cohorts to their end, or until a stop, and return the failures."""
         for number in range(len(self.cohorts)):
             self._submit(number)
         try:
@@ -111,7 +111,8 @@ class _Dispatch:
     def _submit(self, number: int) -> None:
         """Submit a new attempt at a cohort."""
         attempt = self.ray.get(self.keeper.lend.remote(number))
-        # Each task gets a new process, so threads and compiled code do not carry over to the next.
+        # Each task gets a new process, so threads and compiled code do not carry over to the next
+        # task.
         remote = self.ray.remote(max_retries=0, max_calls=1, **self.needs[number])(_train)
         self.started.discard(number)
         cpus = self.needs[number]["num_cpus"]
@@ -210,7 +211,8 @@ def cluster_address(wanted: str | None) -> str:
 
 
 def _check_answers(address: str) -> None:
-    """Raise an error if nothing listens at an address; Ray itself would retry for minutes."""
+    """Raise an error if no server listens at an address, because Ray itself would retry for
+    minutes."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
@@ -259,8 +261,9 @@ def _needs(ray: ModuleType, cohort: PlannedCohort) -> dict[str, Any]:
     if cpus == 0:
         raise UserError(
             f"{cohort.title} needs a CPU, {cohort.bytes / 1e9:.1f} GB of "
-            f"memory{' and a GPU' if gpus else ''}, and no "
-            "node of the cluster has these; plan smaller cohorts with --memory, or add a node."
+            f"memory{' and a GPU' if gpus else ''}, but no node of the cluster has these "
+            "resources; plan "
+            "smaller cohorts with --memory, or add a node."
         )
     return {"num_cpus": min(CORES_PER_COHORT, cpus), "num_gpus": gpus, "memory": cohort.bytes}
 
@@ -272,7 +275,8 @@ def _most_cpus(nodes: Sequence[Mapping[str, float]], needed: Mapping[str, float]
 
 
 def _gpus(cohort: PlannedCohort, nodes: Sequence[Mapping[str, float]]) -> int:
-    """Return 1 if a cohort gets a GPU; with device auto it gets one if the cluster has any."""
+    """Return 1 if a cohort gets a GPU, otherwise 0. With device auto, it gets a GPU if the cluster
+    has any."""
     device = _device(cohort)
     if device == "auto":
         return int(any(_has(node, {"GPU": 1}) for node in nodes))

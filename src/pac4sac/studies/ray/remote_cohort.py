@@ -1,8 +1,8 @@
-"""Training of a cohort on another machine than that of its experiment folder.
+"""Train a cohort on a machine other than the one with its experiment folder.
 
-A keeper runs on the machine of the study folder. With each checkpoint it receives files in chunks,
-and syncs them to its disk before it acknowledges them. A cohort belongs to one attempt at a time;
-requests of older attempts, for example from a disconnected node, are refused.
+A keeper runs on the machine of the study folder. With each checkpoint, it receives files in chunks,
+and syncs them to disk before it acknowledges them. A cohort belongs to one attempt at a time.
+Requests from older attempts, for example from a disconnected node, are refused.
 """
 
 import os
@@ -38,7 +38,8 @@ class FolderKeeper:
         self.stopping = False
 
     def lend(self, cohort: int) -> int:
-        """Return the number of a new attempt; requests of older attempts are refused afterwards."""
+        """Return the number of a new attempt. Requests from older attempts are refused
+        afterwards."""
         with self.locks[cohort]:
             self.attempts[cohort] += 1
             self.steps.pop(cohort, None)
@@ -181,11 +182,11 @@ class RemoteCohort(StepReporter):
         if checkpoints(self.folder, 1) != self.newest:
             self.push()
         if self.ask("heard", step, self.steps):
-            # requests a checkpoint and the end, like the local engine
+            # requests a checkpoint and the end, as in the local engine
             signal.raise_signal(signal.SIGTERM)
 
     def push(self) -> None:
-        """Send the files that the keeper lacks, and return when they are on its disk."""
+        """Send the files that the keeper does not have, and return when they are on its disk."""
         newest = checkpoints(self.folder, 1)
         versions = {path: _version(path) for path in self._files(newest)}
         changed = sorted(path for path in versions if versions[path] != self.versions.get(path))

@@ -23,13 +23,13 @@ class CohortJob:
             path: Import path of the program that submits it.
         """
         self.folder, self.variables, self.path = folder.resolve(), dict(variables), list(path)
-        self.interruptions: list[str] = []  # the newest checkpoint at each
+        self.interruptions: list[str] = []  # the newest checkpoint at each interruption
 
     def __call__(self) -> None:
-        """Train to the end; after a signal write a checkpoint, and leave the rest to submitit.
+        """Train to the end. After a signal, write a checkpoint; submitit does the rest.
 
-        Its handler of the signal before a time-out or a preemption queues the job again. After
-        SIGTERM Slurm kills the job, and queues it again if it preempted it.
+        Before a time-out or a preemption, submitit's signal handler queues the job again. After
+        SIGTERM, Slurm kills the job, and queues it again if it was preempted.
         """
         os.environ.update(self.variables)
         sys.path += [entry for entry in self.path if entry not in sys.path]
@@ -46,14 +46,15 @@ class CohortJob:
         assert result.reason.number is not None
         signal.raise_signal(result.reason.number)
         if os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
-            while True:  # Slurm does not queue a job again that ends by itself
+            while True:  # Slurm does not queue a job again if the job ends by itself
                 time.sleep(1)
         sys.exit(f"{result.reason}.")
 
     def checkpoint(self) -> Any:
-        """Return what submitit calls when the job runs again, or None to give it up.
+        """Return the object that submitit calls when the job runs again, or None to give up the
+        job.
 
-        It is given up if it made no progress between its last interruptions.
+        The job is given up if it made no progress between its last interruptions.
         """
         from submitit.helpers import DelayedSubmission
 

@@ -1,7 +1,7 @@
 """The engine `slurm`: it submits the cohorts of a study that are neither trained nor queued.
 
-What a job requests is said by options, otherwise by the table `slurm` of the study, otherwise it
-follows from the plan."""
+The resources that a job requests come from options, then from the table `slurm` of the study, and
+otherwise from the plan."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -33,13 +33,13 @@ def from_plan(
 ) -> dict[str, str]:
     """Return the resources with which each of some cohorts can be trained.
 
-    The time is twice the expected one, since a node may be slower than this machine. A job that
-    does not end within its time continues later.
+    The requested time is twice the expected time, because a node may be slower than this machine. A
+    job that does not end within its time continues later.
 
     Args:
         cohorts: The cohorts.
-        on_gpu: Whether each has a GPU.
-        seconds: Expected time of the longest; None if it is not known.
+        on_gpu: Whether each cohort has a GPU.
+        seconds: Expected time of the longest cohort; None if it is not known.
     """
     largest = max(cohort.bytes for cohort in cohorts)
     most_runs = max(len(cohort.runs) for cohort in cohorts)

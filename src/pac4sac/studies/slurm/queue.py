@@ -72,7 +72,8 @@ class JobState:
 def job_states(root: Path) -> dict[str, JobState]:
     """Return the states of the newest jobs of a study by the folder name of their cohort.
 
-    A job that has trained its cohort to the end is "failed" too: the cohort's runs say more.
+    A job that has trained its cohort to the end is "failed" too; the statuses of the runs show the
+    difference.
 
     Raises:
         UserError: If Slurm does not answer.
@@ -163,17 +164,17 @@ def check_can_submit(cluster: str) -> None:
 def submit(
     root: Path, name: str, cohorts: Sequence[PlannedCohort], request: Request, parallel: int | None
 ) -> list[JobState]:
-    """Submit cohorts as one array job, and write down their jobs.
+    """Submit cohorts as one array job, and store the jobs in jobs.json.
 
     Args:
         root: Study folder.
         name: Name of the study.
         cohorts: Cohorts whose experiment folders exist.
-        request: What each job requests, complete.
+        request: Complete table of the resources that each job requests.
         parallel: Number of jobs that may run at the same time; None for all.
 
     Raises:
-        UserError: If the queue refuses the jobs; nothing of them is left then.
+        UserError: If the queue refuses the jobs. No files of the submission are left then.
     """
     cluster = request.get("cluster", "slurm")
     jobs, folder = _read_jobs(root), _new_folder(root / "slurm")
@@ -217,7 +218,7 @@ def _submit(
     except (RuntimeError, OSError) as error:
         raise UserError(f"The queue refused the jobs: {_sentence(str(error))}") from error
     for link in filter(Path.is_symlink, folder.glob(".submission_file_*")):
-        link.unlink()  # it would lead out of the study once the study is moved
+        link.unlink()  # this link would lead out of the study after the study is moved
     return [str(job.job_id) for job in submitted]
 
 
@@ -258,6 +259,6 @@ def _write_jobs(root: Path, jobs: Mapping[str, Job]) -> None:
 
 
 def ids_of(states: Iterable[JobState]) -> str:
-    """Return the ids of jobs in words; those of one array have one id."""
+    """Return the ids of jobs in words; all jobs of an array have one id."""
     ids = list(dict.fromkeys(state.job.id.partition("_")[0] for state in states))
     return f"job{'s' if len(ids) > 1 else ''} {', '.join(ids)}"

@@ -22,7 +22,7 @@ KNOWN = {
         "a number of minutes, or a time such as 4:00:00 or 1-12:00:00",
     ),
 }
-# Options of sbatch that may be given too; it checks their values itself.
+# Other allowed options of sbatch, which checks their values itself.
 SBATCH = (
     "account", "comment", "constraint", "exclude", "exclusive", "gres", "licenses", "mail-type",
     "nice", "nodelist", "partition", "prefer", "qos", "reservation", "tmp",
@@ -43,11 +43,11 @@ def _checked(name: str, value: Any) -> tuple[str, Any]:
     """Return a name and its value."""
     if name not in KNOWN and name not in SBATCH:
         instead = did_you_mean(name, [*KNOWN, *SBATCH])
-        raise UserError(f"There is no slurm option {name}; {instead}")
+        raise UserError(f"Unknown slurm option {name}; {instead}")
     if value is True and name in SBATCH:
         return name, value
     # A line break would end the line of the option in the script of the job.
-    form, in_words = KNOWN.get(name, (r"[^\x00-\x1f\x7f]+", "a text in one line"))
+    form, in_words = KNOWN.get(name, (r"[^\x00-\x1f\x7f]+", "text on a single line"))
     text = str(value)
     if re.fullmatch(form, text) is None or (name == "time" and minutes(text) == 0):
         raise UserError(f"The slurm option {name} must be {in_words}, not {text!r}.")
@@ -69,15 +69,15 @@ def wants_gpu(request: Request, device: str) -> bool:
     """Return whether jobs get a GPU, for a device of the training options.
 
     Raises:
-        UserError: If they would get one that training does not use.
+        UserError: If jobs would get a GPU that training does not use.
     """
     if "gpus" not in request:
         return device.startswith("cuda")
     has_gpu = not str(request["gpus"]).endswith("0")
     if has_gpu and device == "cpu":
         raise UserError(
-            f"The jobs request gpus={request['gpus']}, and the study trains on cpu; leave out "
-            "one of them."
+            f"The jobs request gpus={request['gpus']}, but the study trains on cpu; change "
+            "one of the two."
         )
     return has_gpu
 

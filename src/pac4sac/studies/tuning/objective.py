@@ -30,7 +30,8 @@ class ScoreReference:
 
 @dataclass(frozen=True)
 class SearchObjective:
-    """Measure trials: on one task in its own unit, on several by normalised scores."""
+    """Measure trials: in the unit of the task if there is one task, and with normalised scores
+    otherwise."""
 
     name: str
     tasks: tuple[Task, ...]
@@ -82,7 +83,7 @@ class SearchObjective:
     def reference(self, runs: Sequence[RunRecord], task: Task) -> ScoreReference:
         """Return the reference of a task, from runs of the default settings on it.
 
-        The random policy is the one of the warm-up.
+        The random policy is that of the warm-up.
 
         Raises:
             UserError: If the defaults are not better than a random policy.

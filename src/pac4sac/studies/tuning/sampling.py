@@ -18,8 +18,8 @@ SEEDS = "seeds"  # name of the pruner in this module
 SCORES = "scores at "  # user attribute of a trial, followed by the step of a rung
 NUMBERS_ONLY = ("CmaEsSampler",)
 NEEDS_STEPS = ("GridSampler", "BruteForceSampler")
-# Restarted samplers need a new seed to avoid repeating draws, except this one, which continues a
-# sequence.
+# A restarted sampler needs a new seed to avoid repeating draws, except this sampler, which
+# continues a sequence.
 FIXED_SEED = ("QMCSampler",)
 
 
@@ -27,7 +27,7 @@ class SeedSetPruner(optuna.pruners.BasePruner):
     """Prune a trial whose seeds are significantly worse than those of the best trial at a rung.
 
     The significance level of Welch's test is divided by the number of other trials, because the
-    best of many is lucky. A trial with a single seed is never pruned.
+    best of many trials benefits from chance. A trial with a single seed is never pruned.
     """
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:

@@ -1,8 +1,9 @@
 """The search: ask Optuna for trials, train them in batches, prune them at rungs, and report their
 values to Optuna.
 
-Optuna's storage has the trials. The folder of a batch has its runs, and is locked while a worker
-trains it. If the worker is killed, the lock is released, and the next worker continues the batch.
+Optuna's storage contains the trials. The folder of a batch contains its runs, and is locked while a
+worker trains it. If the worker is killed, the lock is released, and the next worker continues the
+batch.
 """
 
 import contextlib
@@ -201,7 +202,7 @@ class Search:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Prevent other workers of this folder from choosing trials inside a `with` block."""
+        """Prevent other workers of this folder from choosing trials during a `with` block."""
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -253,15 +254,15 @@ class Search:
         }
 
     def _fail_lost_trials(self) -> None:
-        """Mark trials as failed whose worker died before it gave them a folder."""
+        """Mark trials as failed if their worker died before it created their folder."""
         for trial in self.trials(TrialState.RUNNING):
             age = datetime.now() - (trial.datetime_start or datetime.now())
             if FOLDER not in trial.user_attrs and age.total_seconds() > LOST:
                 self.study.tell(trial.number, state=TrialState.FAIL)
 
     def _ask(self) -> Trial | None:
-        """Return a new trial; None if its settings repeat those of an ended trial, whose value it
-        gets."""
+        """Return a new trial. Return None if its settings repeat those of an ended trial; it then
+        gets the value of that trial."""
         number = len(self.study.get_trials(deepcopy=False))
         self.study.sampler = make_sampler(
             self.sampler, self.plan.space, self.sampler_seed * 100_003 + number
@@ -328,8 +329,8 @@ class Search:
         return {name: trial for name, trial in whole.items() if self._goes_on(trial, part)}
 
     def _is_allowed(self, trial: Trial) -> bool:
-        """Return whether settings are compatible with each other; a trial with others counts as
-        failed."""
+        """Return whether settings are compatible with each other; a trial with incompatible
+        settings counts as failed."""
         try:
             make_config(self.plan.algo, self.plan.preset, {**self.plan.settings, **trial.params})
         except UserError as error:
@@ -401,7 +402,7 @@ class Search:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock the folder of a batch; the kernel frees the lock when the process ends."""
+    """Lock the folder of a batch. The kernel releases the lock when the process ends."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -174,7 +174,8 @@ def _of_range(field: Setting, table: Mapping[str, Any]) -> SearchedSetting:
 
 
 def _step(field: Setting, given: Any, width: float) -> float | None:
-    """Return the step of a range, or None for that of all whole numbers or of a continuous one."""
+    """Return the step of a range; None for a range of all whole numbers and for a continuous
+    range."""
     if given is None or (given == 1 and type(field.default) is int):
         return None
     step = _number(field, given)

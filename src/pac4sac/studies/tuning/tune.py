@@ -1,4 +1,4 @@
-"""`pac4sac.tune`: search settings, train the best ones again with fresh seeds, and report on
+"""`pac4sac.tune`: search settings, train the best settings again with fresh seeds, and report on
 both."""
 
 import json
@@ -113,12 +113,12 @@ def tune(
     trust: str | Iterable[str] = (),
     **options: Any,
 ) -> Tuning:
-    """Search settings of an algorithm, each trial with several seeds.
+    """Search for settings of an algorithm, with several seeds per trial.
 
-    Trials that differ only in per-run settings train in one cohort. At the end the best settings
-    and the defaults are trained with fresh seeds, because the best of many trials was also lucky.
-    The same call continues an interrupted search, and several calls with the same storage and
-    folder share its trials.
+    Trials that differ only in per-run settings train in one cohort. At the end, the best settings
+    and the defaults are trained with fresh seeds, because the best of many trials also benefits
+    from chance. The same call continues an interrupted search, and several calls with the same
+    storage and folder share its trials.
 
     Args:
         task: Name of a task, a `Task`, or a list of these. Scores on several tasks are normalised:
@@ -173,7 +173,7 @@ def tune(
     )
     fresh = tuple(seed_list(fresh_seeds))
     _check_numbers(plan, trials, at_once, fresh)
-    # These report a mistake before anything is written.
+    # These calls report mistakes before any file is written.
     make_sampler(sampler, plan.space, sampler_seed)
     make_pruner(pruner)
     _check_engine(engine, address, parallel)
