@@ -102,7 +102,7 @@ def assert_run_alike(one: Learner, place: int, other: Learner, other_place: int)
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
-def test_a_run_learns_the_same_alone_among_three_and_among_twenty(algo: str) -> None:
+def test_a_run_learns_the_same_alone_and_in_cohorts_of_3_and_20(algo: str) -> None:
     twenty = train(cohort(algo, list(range(20))), STEPS)
     assert bool(twenty.state["alive"].all())
     updates = [
@@ -116,7 +116,7 @@ def test_a_run_learns_the_same_alone_among_three_and_among_twenty(algo: str) -> 
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
-def test_every_per_run_setting_that_the_test_mixes_is_really_used(algo: str) -> None:
+def test_every_mixed_per_run_setting_changes_the_result(algo: str) -> None:
     """Otherwise independence would be shown for settings that do nothing: each, changed alone,
     changes the run."""
     base = {
@@ -137,7 +137,7 @@ def test_every_per_run_setting_that_the_test_mixes_is_really_used(algo: str) -> 
 
 
 @pytest.mark.parametrize("algo", ["pac4sac", "sac-auto", "ddpg"])
-def test_structural_variants_are_independent_as_well(algo: str) -> None:
+def test_structural_variants_are_independent_of_their_cohort(algo: str) -> None:
     common: dict[str, Any] = {"norm": False, "activation": "relu", "depth": 1}
     if algo == "pac4sac":
         common |= {"critics": 2}
@@ -175,7 +175,7 @@ def spoil(learner: Learner, run: int) -> None:
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
-def test_a_nan_in_one_runs_replay_freezes_that_run_alone(algo: str) -> None:
+def test_a_nan_in_the_replay_buffer_freezes_only_that_run(algo: str) -> None:
     healthy, ill = (train(cohort(algo, [0, 1, 2]), STEPS) for _ in range(2))
     spoil(ill, run=1)
     frozen = {name: tensor[1].clone() for name, tensor in per_run(ill).items()}
@@ -195,7 +195,7 @@ def test_a_nan_in_one_runs_replay_freezes_that_run_alone(algo: str) -> None:
 
 
 @pytest.mark.parametrize("algo", ["pac4sac", "sac-auto", "ddpg"])
-def test_a_frozen_run_changes_nothing_for_its_neighbours(algo: str) -> None:
+def test_a_frozen_run_does_not_affect_other_runs(algo: str) -> None:
     free, frozen = cohort(algo, [0, 1, 2]), cohort(algo, [0, 1, 2])
     train(free, STEPS)
     frozen.freeze(0)
@@ -210,7 +210,7 @@ def test_a_frozen_run_changes_nothing_for_its_neighbours(algo: str) -> None:
         assert torch.equal(tensor[1:], per_run(free)[name][1:]), name
 
 
-def test_a_learning_rate_that_blows_up_kills_its_own_run_only() -> None:
+def test_a_diverging_learning_rate_freezes_only_its_run() -> None:
     learner = make_learner("sac", {"lr": 1e30}, {}, warmup=0)
     train(learner, 30)
     assert learner.state["alive"].tolist() == [False, True]
@@ -230,7 +230,7 @@ def test_a_divergence_is_recorded_once_with_its_first_step_and_cause() -> None:
 # --- Adam and Polyak
 
 
-def test_adam_is_torchs_adam_for_each_run_with_its_own_rate_and_count() -> None:
+def test_adam_matches_torch_with_a_rate_and_step_count_per_run() -> None:
     rates = [1e-3, 1e-2, 3e-4]
     agent = make_agent("sac", *({"lr": lr} for lr in rates))
     state = agent.initial_state(range(3), CPU)
@@ -255,7 +255,7 @@ def test_adam_is_torchs_adam_for_each_run_with_its_own_rate_and_count() -> None:
     assert state["critic/count"].tolist() == [12, 8, 7]
 
 
-def test_a_run_that_is_not_active_does_not_move_at_all() -> None:
+def test_an_inactive_run_keeps_all_its_weights() -> None:
     learner = train(cohort("pac4sac", [0, 1, 2]), STEPS)
     agent, state = learner.agent, learner.state
     before = {name: tensor.clone() for name, tensor in per_run(learner).items()}
@@ -271,7 +271,7 @@ def test_a_run_that_is_not_active_does_not_move_at_all() -> None:
         assert torch.equal(tensor[1], before[name][1]), name
 
 
-def test_target_networks_take_each_runs_own_step_towards_the_online_ones() -> None:
+def test_target_networks_use_the_tau_of_each_run() -> None:
     agent = make_agent("ddpg", {"tau": 0.1}, {"tau": 1.0}, {"tau": 0.5})
     state = agent.initial_state(range(3), CPU)
     state["step"].fill_(64)
@@ -287,7 +287,7 @@ def test_target_networks_take_each_runs_own_step_towards_the_online_ones() -> No
         assert torch.equal(state[f"{name}/target"][1], state[name][1])
 
 
-def test_no_run_learns_before_its_warm_up_is_over_and_a_whole_batch_was_seen() -> None:
+def test_learning_starts_after_the_warm_up_and_a_whole_batch() -> None:
     learner = make_learner("sac", {"warmup": 0}, {"warmup": 4}, {"warmup": 9}, batch=6)
     assert learner.agent.learning_starts() == [6, 6, 9]
     world = World(learner.act_tape.seeds)
@@ -301,7 +301,7 @@ def test_no_run_learns_before_its_warm_up_is_over_and_a_whole_batch_was_seen() -
     assert counts[5:] == [[0, 0, 0], [1, 1, 0], [2, 2, 0], [3, 3, 0], [4, 4, 1], [5, 5, 2]]
 
 
-def test_skipped_updates_are_updates_in_which_no_run_would_have_learned() -> None:
+def test_updates_are_skipped_only_if_no_run_would_learn() -> None:
     skipping, updating = (
         make_learner("pac4sac", {"warmup": 10}, {"warmup": 12}, shots=2) for _ in range(2)
     )
@@ -320,7 +320,7 @@ def test_skipped_updates_are_updates_in_which_no_run_would_have_learned() -> Non
 # --- metrics
 
 
-def test_metrics_are_means_over_a_runs_own_updates() -> None:
+def test_metrics_are_means_over_the_updates_of_each_run() -> None:
     learner = make_learner("pac4sac", {"warmup": 8}, {"warmup": 18}, {"warmup": 500}, shots=1)
     train(learner, STEPS)
     values = learner.read_metrics()
@@ -332,7 +332,7 @@ def test_metrics_are_means_over_a_runs_own_updates() -> None:
     assert np.isnan(learner.read_metrics()).all()  # they start anew
 
 
-def test_runs_of_a_cohort_see_their_settings_as_a_vector() -> None:
+def test_per_run_settings_are_read_as_a_vector() -> None:
     agent = make_agent("pac4sac", {"xi": 0.1, "shots": 2}, {"xi": 0.3, "shots": 3})
     state = agent.initial_state([0, 1], CPU)
     assert state["hyper/xi"].tolist() == pytest.approx([0.1, 0.3])

@@ -140,7 +140,7 @@ def soft_targets(second_terminated: float) -> Tensor:
 ONGOING = 1 + 0.9 * (2 + 2 * TANH_HALF - 0.2 * LOG_PI[0])
 
 
-def test_a_terminated_transition_is_worth_its_reward() -> None:
+def test_a_terminated_transition_does_not_bootstrap() -> None:
     torch.testing.assert_close(soft_targets(second_terminated=1.0), torch.tensor([[ONGOING, -1.0]]))
 
 
@@ -168,7 +168,7 @@ def test_the_actor_minimises_alpha_log_pi_minus_a_sampled_q() -> None:
     assert log["entropy"].item() == pytest.approx(-sum(LOG_PI) / 2, rel=1e-6)
 
 
-def test_a_critic_without_any_variance_leaves_the_actor_a_finite_gradient() -> None:
+def test_a_critic_without_variance_gives_a_finite_actor_gradient() -> None:
     agent, state = pac4sac_on_paper()
     agent.params(state, "critic")["head.log_variance"].fill_(-200.0)
     leaves = {
@@ -181,7 +181,7 @@ def test_a_critic_without_any_variance_leaves_the_actor_a_finite_gradient() -> N
     )
 
 
-def test_a_learned_alpha_falls_above_the_target_entropy_rises_below_it_and_rests_at_it() -> None:
+def test_a_learned_alpha_moves_towards_the_target_entropy() -> None:
     learned = {"learn_alpha": True, "alpha": 0.3}
     agent = make_agent("sac", learned, learned, learned, {"alpha": 0.3})
     state = agent.initial_state(range(4), CPU)
@@ -203,7 +203,7 @@ def test_a_whole_update_lowers_alpha_of_a_random_policy() -> None:
 # --- reductions
 
 
-def test_without_variance_and_with_its_terms_off_pac4sac_is_single_critic_sac() -> None:
+def test_without_variance_and_extra_terms_pac4sac_is_sac_with_one_critic() -> None:
     ours, state = agent_on_paper("pac4sac", conservative=0.0, xi=0.0)
     sac, its_state = agent_on_paper("sac", critics=1)
     plain = {"weight": [0.5, -0.25], "bias": 0.1}
@@ -245,7 +245,7 @@ def posterior(agent: Agent, state: State) -> tuple[Tensor, Tensor]:
     return agent.critic.posterior(agent.params(state, "critic"))
 
 
-def test_the_variances_settle_at_the_optimum_of_the_loss() -> None:
+def test_the_variances_converge_to_the_optimum_of_the_loss() -> None:
     """dL/dv_i = E φ_i² − ξ E φ_i′² + g(1 − 1/v_i) = 0 with g = d√(KL/N)/dKL · ½ = 1/(4√(N·KL)), for
     fixed features."""
     xi, n = 0.2, 500
@@ -306,7 +306,7 @@ def test_a_moving_prior_becomes_the_posterior_of_the_runs_whose_episode_ended() 
     assert not torch.equal(posterior(agent, state)[0][1], moved[1])
 
 
-def test_a_moving_prior_moves_in_the_training_loop(tmp_path: Path) -> None:
+def test_a_moving_prior_is_updated_in_the_training_loop(tmp_path: Path) -> None:
     tiny = {"width": 8, "depth": 1, "batch": 8, "warmup": 10, "shots": 4, "gamma": 0.8}
     folder = pac4sac.train(
         "probe_environments:probe/TwoSteps-v0",
@@ -335,7 +335,7 @@ def test_pac4ddpg_has_the_same_critic_objective() -> None:
     )
 
 
-def test_an_agent_names_all_that_it_logs() -> None:
+def test_logged_returns_the_names_of_all_metrics() -> None:
     agent = make_agent("pac4sac", shots=1)
     state = agent.initial_state([0], CPU)
     state["step"].fill_(64)

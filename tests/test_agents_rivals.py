@@ -54,7 +54,7 @@ def in_double(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 # --- SAC
 
 
-def test_sac_bootstraps_from_the_smaller_of_its_slow_twins() -> None:
+def test_sac_bootstraps_from_the_smaller_target_critic() -> None:
     agent, state = agent_on_paper("sac", gamma=0.9, alpha=0.2)
     set_head(agent, state, "critic/target", *TWINS)
     y = agent.bellman_target(state, BATCH, {"target": NOISE}).y
@@ -64,7 +64,7 @@ def test_sac_bootstraps_from_the_smaller_of_its_slow_twins() -> None:
     torch.testing.assert_close(y, torch.tensor([expected]))
 
 
-def test_both_twins_regress_the_target_and_the_actor_follows_the_smaller() -> None:
+def test_both_critics_regress_on_the_target_and_the_actor_uses_the_minimum() -> None:
     agent, state = agent_on_paper("sac", alpha=0.2)
     set_head(agent, state, "critic", *TWINS)
     critic_loss, log = agent.critic_loss(
@@ -97,7 +97,7 @@ def test_alpha_differs_between_the_runs_of_a_cohort() -> None:
 # --- DDPG
 
 
-def test_ddpg_bootstraps_from_the_slow_actor_and_the_slow_critic() -> None:
+def test_ddpg_bootstraps_from_its_target_networks() -> None:
     agent, state = agent_on_paper("ddpg", gamma=0.9)
     set_head(agent, state, "critic/target", {"weight": [1.0, 2.0], "bias": 0.5})
     # the online actor still says tanh 0
@@ -109,7 +109,7 @@ def test_ddpg_bootstraps_from_the_slow_actor_and_the_slow_critic() -> None:
     )
 
 
-def test_ddpg_follows_its_critic_and_explores_with_clipped_noise() -> None:
+def test_ddpg_maximises_its_critic_and_explores_with_clipped_noise() -> None:
     agent, state = agent_on_paper("ddpg", {"noise": 0.1}, {"noise": 2.0})
     set_head(agent, state, "critic", {"weight": [1.0, 2.0], "bias": 0.5})
     agent.params(state, "actor")["head.bias"].fill_(0.5)
@@ -126,7 +126,7 @@ def test_ddpg_follows_its_critic_and_explores_with_clipped_noise() -> None:
 DRIFTING = {"noise_kind": "ornstein-uhlenbeck", "noise": 0.3}
 
 
-def test_ornstein_uhlenbeck_noise_drifts_fades_and_starts_anew_in_each_episode() -> None:
+def test_ornstein_uhlenbeck_noise_is_correlated_decays_and_restarts_in_each_episode() -> None:
     """Beside a run with white noise, which knows nothing of it. The actor says 0, so that actions
     are noise."""
     agent, state = agent_on_paper("ddpg", DRIFTING, {"noise": 0.3})
@@ -159,7 +159,7 @@ def test_ornstein_uhlenbeck_noise_drifts_fades_and_starts_anew_in_each_episode()
 
 
 @pytest.mark.parametrize("algo", ["ddpg", "pac4ddpg"])
-def test_white_noise_is_what_it_was_and_needs_no_state(algo: str) -> None:
+def test_white_exploration_noise_is_unchanged_and_needs_no_state(algo: str) -> None:
     alone, beside = (
         make_learner(algo, {}, seeds=[3]),
         make_learner(algo, {}, DRIFTING, seeds=[3, 4]),
@@ -235,7 +235,7 @@ def test_oac_shifts_the_mean_of_each_state_by_its_formula(algo: str, deviation: 
             torch.testing.assert_close(mean[run, i].double(), expected, rtol=1e-3, atol=1e-4)
 
 
-def test_the_shift_stays_within_its_budget_of_divergence() -> None:
+def test_the_shift_stays_within_its_kl_budget() -> None:
     """KL of two Gaussians with the same covariance: ½ Δᵀ Σ⁻¹ Δ, which the formula makes δ."""
     agent = make_agent("oac", {"shift": 0.3}, {"shift": 23.53})
     state = trained_state(agent)
@@ -246,13 +246,13 @@ def test_the_shift_stays_within_its_budget_of_divergence() -> None:
     torch.testing.assert_close(kl, torch.tensor([[0.3], [23.53]]).expand(2, 4), rtol=1e-2, atol=0.0)
 
 
-def test_equal_twins_and_a_flat_critic_shift_nothing() -> None:
+def test_equal_critics_or_a_constant_critic_give_no_shift() -> None:
     agent, state = agent_on_paper("oac")  # Q = 0
     mean, _ = agent.proposal(state, BATCH.s)
     assert not mean.any()
 
 
-def test_only_gathering_data_is_optimistic() -> None:
+def test_only_the_behaviour_policy_is_optimistic() -> None:
     agent = make_agent("oac")
     state = trained_state(agent)
     s = torch.randn(1, 3, agent.ds)
@@ -266,7 +266,7 @@ def test_only_gathering_data_is_optimistic() -> None:
 
 
 @pytest.mark.parametrize("algo", ["oac", "oac-gauss", "oac-lab"])
-def test_oac_acts_where_gradients_are_off_as_in_evaluation(algo: str) -> None:
+def test_oac_acts_when_gradients_are_disabled(algo: str) -> None:
     agent = make_agent(algo, shots=3)
     state = trained_state(agent)
     s, draw = torch.randn(1, 1, agent.ds), tape_reading(agent, [0])
@@ -287,7 +287,7 @@ def test_oac_gauss_trains_its_actor_on_the_mean() -> None:
     )
 
 
-def test_oac_lab_smooths_the_slow_actors_action_and_leaves_entropy_out() -> None:
+def test_oac_lab_smooths_the_target_action_and_has_no_entropy() -> None:
     agent, state = agent_on_paper("oac-lab", gamma=0.9)
     set_head(agent, state, "critic/target", *TWINS)
     agent.params(state, "actor/target")["head.bias"][..., 0] = (
@@ -320,7 +320,7 @@ def fpi_in_double() -> tuple[SacFpi, State, Batch, dict[str, Tensor]]:
     )
 
 
-def test_fpi_minimises_the_residual_less_the_helpers() -> None:
+def test_fpi_minimises_the_residual_minus_that_of_the_helper() -> None:
     agent, state, batch, draw = fpi_in_double()
     target = agent.bellman_target(state, batch, draw)
     loss, _ = agent.critic_loss(state, agent.params(state, "critic"), batch, target, draw)
@@ -336,7 +336,7 @@ def test_fpi_minimises_the_residual_less_the_helpers() -> None:
     torch.testing.assert_close(helper_loss[0], ((h - y) ** 2).mean())
 
 
-def test_fpi_lets_the_gradient_through_the_target() -> None:
+def test_fpi_has_a_gradient_through_the_target() -> None:
     agent, state, batch, draw = fpi_in_double()
     target = agent.bellman_target(state, batch, draw)
     generator = torch.Generator().manual_seed(3)
@@ -351,7 +351,7 @@ def test_fpi_lets_the_gradient_through_the_target() -> None:
     assert (gradient * direction).sum().item() == pytest.approx(difference.item(), rel=1e-5)
 
 
-def test_fpi_has_no_slow_copies_and_trains_its_helper_first() -> None:
+def test_fpi_has_no_target_networks_and_trains_its_helper_first() -> None:
     agent = make_agent("sac-fpi")
     state = agent.initial_state([0], CPU)
     assert not [name for name in state if name.endswith("/target")]
@@ -366,7 +366,7 @@ def test_fpi_has_no_slow_copies_and_trains_its_helper_first() -> None:
 # --- SAC-NR
 
 
-def test_nr_maps_s_and_s2_alike_or_leaves_them_and_knows_the_clean_states(
+def test_nr_transforms_s_and_s2_with_the_same_map_or_keeps_both(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     agent = make_agent("sac-nr", {"clean": 0.0}, {"clean": 1.0}, {"clean": 0.4}, {"clean": 0.4})
@@ -395,7 +395,7 @@ def test_nr_maps_s_and_s2_alike_or_leaves_them_and_knows_the_clean_states(
     assert torch.equal(seen["clean"], batch.s)
 
 
-def test_nr_with_clean_states_is_sac_and_otherwise_pays_for_the_distance_of_its_features() -> None:
+def test_nr_is_sac_on_clean_states_and_otherwise_adds_the_feature_distance() -> None:
     agent, sac = make_agent("sac-nr", {"matching": 0.5}), make_agent("sac")
     state, batch, draw = trained_state(agent), random_batch(), tape_reading(agent, [0])
     target = sac.bellman_target(state, batch, draw)
@@ -410,7 +410,7 @@ def test_nr_with_clean_states_is_sac_and_otherwise_pays_for_the_distance_of_its_
     torch.testing.assert_close(paid - plain, 0.5 * gap.square().mean((1, 2)).sum().view(1))
 
 
-def test_nr_pulls_only_the_mapped_features() -> None:
+def test_nr_trains_only_the_features_of_mapped_states() -> None:
     agent = make_agent("sac-nr")
     state, batch = trained_state(agent), random_batch()
     leaves = {
@@ -426,7 +426,7 @@ def test_nr_pulls_only_the_mapped_features() -> None:
     assert torch.autograd.grad(distance, mapped)[0].any()
 
 
-def test_nr_acts_on_the_clean_state() -> None:
+def test_nr_acts_on_the_original_state() -> None:
     agent, sac = make_agent("sac-nr"), make_agent("sac")
     state, s, draw = trained_state(agent), torch.randn(1, 1, agent.ds), tape_reading(agent, [0])
     assert torch.equal(agent.behaviour(state, s, draw), sac.behaviour(state, s, draw))

@@ -47,7 +47,7 @@ def candidates(agent: Agent, state: State, s: Tensor, draw: dict[str, Tensor]) -
 
 @pytest.mark.parametrize("critics", [1, 2])
 @pytest.mark.parametrize("count", [1, 3])
-def test_shooting_takes_the_candidate_of_the_largest_sampled_q(critics: int, count: int) -> None:
+def test_shooting_takes_the_candidate_with_the_largest_sampled_q(critics: int, count: int) -> None:
     shots = 6
     agent = make_agent("pac4sac", {}, {}, shots=shots, critics=critics, log_variance=0.0)
     state, s, draw = varied_state(agent), states(agent, count), numbers(agent, count)
@@ -68,7 +68,7 @@ def test_shooting_takes_the_candidate_of_the_largest_sampled_q(critics: int, cou
     assert not all(chosen_by_mean)  # the samples decide, not the means
 
 
-def test_sac_can_shoot_too_by_the_smaller_twin() -> None:
+def test_sac_shooting_ranks_candidates_by_the_smaller_critic() -> None:
     agent = make_agent("sac", {}, shots=6)
     state, s, draw = varied_state(agent), states(agent, 1), numbers(agent, 1)
     a = candidates(agent, state, s, draw)
@@ -77,7 +77,7 @@ def test_sac_can_shoot_too_by_the_smaller_twin() -> None:
 
 
 @pytest.mark.parametrize("algo", ["pac4sac", "sac"])
-def test_a_single_shot_is_a_plain_sample_of_the_policy_to_the_last_bit(algo: str) -> None:
+def test_one_shot_is_exactly_a_sample_of_the_policy(algo: str) -> None:
     agent = make_agent(algo, {}, {}, shots=1)
     state, s, draw = varied_state(agent), states(agent, 2), numbers(agent, 2)
     mean, std = agent.actor(agent.params(state, "actor"), s)
@@ -87,7 +87,7 @@ def test_a_single_shot_is_a_plain_sample_of_the_policy_to_the_last_bit(algo: str
     assert set(draw) == {"candidates"}
 
 
-def test_a_candidate_beyond_a_runs_own_shots_is_never_taken_however_good() -> None:
+def test_candidates_beyond_the_shots_of_a_run_are_never_taken() -> None:
     agent, state = agent_on_paper("pac4sac", {"shots": 2}, {"shots": 3})
     # Q = −max(a, 0)
     set_head(agent, state, "critic", {"weight": [0.0, -1.0], "variance": [1e-12, 1e-12]})
@@ -99,7 +99,7 @@ def test_a_candidate_beyond_a_runs_own_shots_is_never_taken_however_good() -> No
     torch.testing.assert_close(actions, torch.tanh(torch.tensor([1.0, 0.0])))
 
 
-def test_a_run_with_three_shots_acts_in_a_cohort_of_five_as_it_does_alone() -> None:
+def test_a_run_with_fewer_shots_acts_in_a_cohort_as_it_does_alone() -> None:
     together = train(
         make_learner("pac4sac", {"shots": 5}, {"shots": 3}, seeds=[1, 2], warmup=0), 15
     )
@@ -108,7 +108,7 @@ def test_a_run_with_three_shots_acts_in_a_cohort_of_five_as_it_does_alone() -> N
     torch.testing.assert_close(together.buffers["replay"][1, :15], alone.buffers["replay"][0, :15])
 
 
-def test_thompson_shooting_ranks_all_candidates_by_one_draw_of_the_weights() -> None:
+def test_thompson_shooting_ranks_all_candidates_with_one_sample_of_the_weights() -> None:
     agent = make_agent("pac4sac-thompson", {}, {}, shots=6, log_variance=1.0)
     state, s, draw = varied_state(agent), states(agent, 2), numbers(agent, 2)
     # no axis of candidates, none of states
@@ -128,7 +128,7 @@ def test_thompson_shooting_ranks_all_candidates_by_one_draw_of_the_weights() -> 
             assert torch.equal(actions[run, i], a[run, int((phi @ weights[run]).argmax()), i])
 
 
-def test_the_released_code_shoots_in_evaluation_only() -> None:
+def test_the_released_code_uses_shooting_only_in_evaluation() -> None:
     agent = make_agent("pac4sac-repo", {}, shots=4)
     state, s = varied_state(agent), states(agent, 1)
     plain, evaluating = numbers(agent, 1), numbers(agent, 1, evaluating=True)
@@ -145,7 +145,7 @@ def test_the_released_code_shoots_in_evaluation_only() -> None:
     assert sum(found) == 1
 
 
-def test_the_target_evaluates_the_policy_itself_however_many_shots_the_behaviour_takes() -> None:
+def test_the_target_evaluates_the_policy_without_shooting() -> None:
     few, many = make_agent("pac4sac", shots=1), make_agent("pac4sac", shots=50)
     state, batch, draw = varied_state(few), random_batch(), tape_reading(few, [0])
     assert torch.equal(
@@ -153,7 +153,7 @@ def test_the_target_evaluates_the_policy_itself_however_many_shots_the_behaviour
     )
 
 
-def test_actions_are_uniform_until_a_runs_own_warm_up_is_over() -> None:
+def test_actions_are_uniform_during_the_warm_up_of_each_run() -> None:
     agent = make_agent("sac", {"warmup": 5}, {"warmup": 3})
     state, draw = varied_state(agent), tape_reading(agent, [0, 1])
     s = states(agent, 1)
@@ -180,7 +180,7 @@ def test_the_deterministic_policy_is_the_tanh_of_the_actors_mean(algo: str) -> N
     )
 
 
-def test_cohorts_are_split_where_shots_differ_more_than_twofold() -> None:
+def test_cohorts_are_split_if_shots_differ_more_than_twofold() -> None:
     runs = make_runs(
         Task("pendulum", "Pendulum-v1"),
         "pac4sac",
@@ -193,7 +193,7 @@ def test_cohorts_are_split_where_shots_differ_more_than_twofold() -> None:
     assert sum(len(cohort) for cohort in plan_cohorts(runs)) == len(runs) == 24
 
 
-def test_on_a_gpu_runs_share_a_cohort_whatever_their_shots_and_updates() -> None:
+def test_on_a_gpu_runs_with_any_shots_and_updates_share_a_cohort() -> None:
     settings = {"shots": [1, 500], "updates_per_step": [1, 4]}
     runs = make_runs(Task("pendulum", "Pendulum-v1"), "pac4sac", "default", [0, 1], settings)
     assert [len(cohort) for cohort in plan_cohorts(runs, on_gpu=True)] == [8]

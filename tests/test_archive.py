@@ -44,7 +44,7 @@ def lines() -> Iterator[dict[str, Any]]:
         yield from map(json.loads, file.read_text().splitlines())
 
 
-def test_all_that_was_measured_is_there() -> None:
+def test_the_archive_has_all_measurements() -> None:
     facts = [
         [line["task"]["name"], line["label"], line["algo"], line["seed"], line["status"]]
         + [line.get(log) for log in MEASURED]
@@ -73,16 +73,14 @@ def test_runs_killed_after_their_last_evaluation_have_a_result(runs: list[RunRec
         assert completion(dataclasses.replace(run, episodes=run.episodes[:-1])) == 0
 
 
-def test_reading_needs_no_torch(runs: list[RunRecord]) -> None:
+def test_reading_an_archive_needs_no_torch(runs: list[RunRecord]) -> None:
     command = [sys.executable, "-c", WITHOUT_TORCH, str(ARCHIVE)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout.strip() == str(len({run.identity for run in runs})), done.stderr
 
 
 @pytest.mark.parametrize("name", [*shipped_studies()])
-def test_a_shipped_study_means_what_its_published_runs_were(
-    name: str, runs: list[RunRecord]
-) -> None:
+def test_a_shipped_study_matches_its_published_runs(name: str, runs: list[RunRecord]) -> None:
     if not (ARCHIVE / "studies" / f"{name}.json").exists():
         pytest.skip("not published")
     today = {(run.task.name, run.label, run.algo): run for run in load_study(name).runs()}

@@ -37,7 +37,7 @@ SHIPPED = "cartpole-swingup"
         (pac4sac.compare, {"task": "x", "algos": ["sac"], "watcher": 1.5}, "watcher", ["1.5"]),
     ],
 )
-def test_another_type_is_refused_with_the_name_of_the_parameter(
+def test_a_wrong_type_is_refused_with_the_name_of_the_parameter(
     function: Callable[..., Any], given: dict[str, Any], name: str, expected: list[str]
 ) -> None:
     with pytest.raises(TypeError) as refused:
@@ -80,7 +80,7 @@ def test_the_rungs_of_a_search_are_numbers() -> None:
         pac4sac.tune(**SEARCH, rungs=["x"], steps=100_000)
 
 
-def test_what_is_annotated_is_accepted() -> None:
+def test_annotated_types_are_accepted() -> None:
     def function(
         a: int | None, b: float, c: str | Path, d: tuple[float, float], e: Any, f: type[int]
     ) -> None:

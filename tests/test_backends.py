@@ -33,14 +33,14 @@ needs_compiler = pytest.mark.skipif(
 
 @needs_compiler
 @pytest.mark.slow
-def test_the_compiled_backend_learns_what_eager_learns() -> None:
+def test_the_compiled_backend_learns_the_same_as_eager() -> None:
     assert_compiled_learns_as_eager(small_learner(), small_learner())
 
 
 @pytest.mark.parametrize(
     "algo", ["pac4sac", "oac", "td3", "crossq", "xqc", "flashsac", "pac4sac-explore"]
 )
-def test_operations_traced_with_their_gradients_learn_what_eager_learns(
+def test_operations_traced_with_gradients_learn_the_same_as_eager(
     monkeypatch: pytest.MonkeyPatch, algo: str
 ) -> None:
     trace_only(monkeypatch)
@@ -109,7 +109,7 @@ def refuse(operation: Operation, tensors: Tensors) -> Callable[[], None]:
         (refuse, "RuntimeError: no compiler"),
     ],
 )
-def test_a_backend_that_computes_something_else_is_left_with_one_warning(
+def test_a_backend_with_wrong_results_is_replaced_with_one_warning(
     monkeypatch: pytest.MonkeyPatch,
     backend: Callable[[Operation, Tensors], Callable[[], None]],
     cause: str,
@@ -129,7 +129,7 @@ def test_a_backend_that_computes_something_else_is_left_with_one_warning(
     )
 
 
-def test_a_backend_that_agrees_is_kept_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_that_agrees_is_kept_without_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     def with_torchs_advice(operation: Operation, tensors: Tensors) -> Callable[[], None]:
         warnings.warn(
             "TensorFloat32 tensor cores for float32 matrix multiplication available.", stacklevel=1
@@ -142,7 +142,7 @@ def test_a_backend_that_agrees_is_kept_without_a_word(monkeypatch: pytest.Monkey
         assert prepare(small_learner(), "compiled") == "compiled"
 
 
-def test_a_tie_that_rounding_decides_otherwise_in_one_rehearsal_is_no_disagreement(
+def test_a_tie_broken_by_rounding_in_one_rehearsal_is_accepted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[torch.Tensor] = []
@@ -162,9 +162,7 @@ def test_a_tie_that_rounding_decides_otherwise_in_one_rehearsal_is_no_disagreeme
     assert len(seen) == 2
 
 
-def test_where_the_compiler_cannot_join_kernels_it_is_asked_without(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_kernels_are_not_fused_if_the_compiler_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def compiler(traced: object, values: object, options: dict[str, bool]) -> Callable[..., None]:
@@ -182,7 +180,7 @@ def test_where_the_compiler_cannot_join_kernels_it_is_asked_without(
     assert x.tolist() == [1.0, 1.0]
 
 
-def test_of_a_long_replay_only_the_beginning_is_rehearsed_and_put_back() -> None:
+def test_a_rehearsal_uses_and_restores_only_the_beginning_of_a_long_replay_buffer() -> None:
     agent = make_agent("sac", {"capacity": 50_000, "warmup": 20}, {})
     learner = Learner(agent, [0, 1], 50_000, torch.device("cpu"))
     learner.buffers["replay"].fill_(7.0)
@@ -194,7 +192,7 @@ def test_of_a_long_replay_only_the_beginning_is_rehearsed_and_put_back() -> None
 
 
 @pytest.mark.parametrize("steps", [0, 12])
-def test_a_rehearsal_leaves_the_learner_exactly_as_it_was(steps: int) -> None:
+def test_a_rehearsal_restores_the_learner_exactly(steps: int) -> None:
     learner, reference = train(small_learner(), steps), train(small_learner(), steps)
     before = {name: tensor.clone() for name, tensor in learner.tensors.items()}
     with Rehearsal(learner) as rehearsal:
@@ -217,7 +215,7 @@ def test_every_step_of_a_rehearsal_starts_from_the_same_numbers() -> None:
     assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
 
 
-def test_rounding_is_no_disagreement_even_of_the_shortest_steps() -> None:
+def test_rounding_is_accepted_even_for_the_smallest_steps() -> None:
     with Rehearsal(make_learner("sac", {"tau": 1e-7, "lr": 1e-7}, {})) as rehearsal:
         expected = rehearsal.once()
         rounded = {
@@ -234,7 +232,7 @@ def test_backends_are_chosen_by_device_and_length() -> None:
     assert choose_backend("compiled", CPU, 10) == "compiled"
 
 
-def test_long_training_on_a_cpu_is_compiled_where_there_is_a_compiler(
+def test_long_cpu_training_is_compiled_if_a_compiler_is_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for compiler, chosen in (("/usr/bin/g++", "compiled"), (None, "eager")):

@@ -36,7 +36,7 @@ def run(name, out, *arguments):
 
 # A full covariance multiplies matrices that are no network.
 @pytest.mark.parametrize("algo", sorted({*ALGORITHMS} - {"pac4sac-full-covariance"}))
-def test_the_floor_is_what_the_networks_must_multiply_and_eager_hardly_multiplies_more(algo):
+def test_the_floor_counts_the_multiplications_of_the_networks(algo):
     floor = importlib.import_module("floor")
     kind = get_algorithm(algo).agent
     preset = "reproduction" if "reproduction" in kind.presets else "default"
@@ -56,7 +56,7 @@ def test_the_floor_is_what_the_networks_must_multiply_and_eager_hardly_multiplie
             assert 0.98 * least < done < (1.5 if algo in ("sac-nr", "crossq") else 1.1) * least
 
 
-def test_contenders_take_turns_and_a_ratio_is_taken_within_a_round():
+def test_algorithms_take_turns_and_ratios_are_computed_within_a_round():
     measuring = importlib.import_module("measuring")
     order = []
     busy = iter([9.0, 1.0, 2.0, 4.0])  # the machine gets slower, for both
@@ -105,7 +105,7 @@ def test_memory_of_a_cohort_is_counted(tmp_path):
     assert cheetah["tensors GB"] < humanoid["tensors GB"]
 
 
-def test_cohorts_side_by_side_are_measured_to_the_end(tmp_path):
+def test_concurrent_cohorts_are_measured_to_the_end(tmp_path):
     content = run("end_to_end", tmp_path / "end.json", "--cohorts", "2", "--runs", "1")
     table = content["tables"]["half-cheetah, 2 cohort(s)"]
     assert [row["algorithm"] for row in table["rows"]] == ["oac", "pac4sac"]
@@ -152,11 +152,11 @@ def test_the_kernels_of_an_update_are_listed_by_time_and_kind(tmp_path):
         ("Memcpy DtoD (Device -> Device)", "copies"),
     ],
 )
-def test_a_kernel_is_known_by_its_name(kernel, kind):
+def test_a_kernel_is_classified_by_its_name(kernel, kind):
     assert importlib.import_module("kernels").kind_of(kernel) == kind
 
 
-def test_ratios_above_the_stored_ones_by_a_quarter_fail():
+def test_ratios_25_percent_above_the_stored_ratios_fail():
     quick = importlib.import_module("quick")
     spread = importlib.import_module("measuring").Spread
     measured = {name: spread(5.0, 4.0, 6.0) for name in ("same", "slower", "new")}
@@ -165,7 +165,7 @@ def test_ratios_above_the_stored_ones_by_a_quarter_fail():
     assert [row["÷ stored"] for row in rows] == pytest.approx([5 / 4.01, 5 / 3.99, None])
 
 
-def test_the_guard_stores_ratios_by_machine_and_fails_if_they_grow(tmp_path, capsys):
+def test_bench_quick_stores_ratios_by_machine_and_fails_if_they_grow(tmp_path, capsys):
     quick, stored = importlib.import_module("quick"), tmp_path / "quick.json"
     asked = ["--quick", "--device", "cpu", "--stored", str(stored)]
     assert quick.main(asked) == 0  # nothing is stored yet

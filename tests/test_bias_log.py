@@ -67,12 +67,12 @@ def test_the_log_equals_a_measurement_of_the_same_agent(folder: Path) -> None:
     )
 
 
-def test_a_single_plain_critic_offers_no_uncertainty_to_log(tmp_path: Path) -> None:
+def test_a_single_plain_critic_logs_no_uncertainty(tmp_path: Path) -> None:
     folder = train(tmp_path / "x", "ddpg", **BIAS | {"bias_every": 130}).folder
     assert OFFERED[0] not in rows(folder, "ddpg-seed0", "bias")[-1]
 
 
-def test_measuring_bias_never_disturbs_training(folder: Path, tmp_path: Path) -> None:
+def test_measuring_bias_does_not_change_training(folder: Path, tmp_path: Path) -> None:
     undisturbed = train(tmp_path / "x", **BIAS | {"bias_every": 0}).folder
     assert_trained_alike(folder, undisturbed)
 
@@ -86,7 +86,7 @@ def test_a_resumed_run_has_the_same_log(
     assert same(tmp_path / "x", folder)
 
 
-def test_a_checkpoint_from_before_this_log_is_taken_up(tmp_path: Path, mortals: Mortals) -> None:
+def test_a_checkpoint_without_this_log_can_be_resumed(tmp_path: Path, mortals: Mortals) -> None:
     without = BIAS | {"bias_every": 0}
     whole = train(tmp_path / "whole", **without).folder
     assert mortals.killed_at("train", tmp_path / "x", 90, **{"with": without})
@@ -109,6 +109,6 @@ def test_a_single_episode_has_no_interval(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"bias_every": -1}, {"bias_episodes": 0}])
-def test_senseless_schedules_are_refused(tmp_path: Path, wrong: dict[str, int]) -> None:
+def test_invalid_schedules_are_refused(tmp_path: Path, wrong: dict[str, int]) -> None:
     with pytest.raises(UserError, match=r"must be a whole number (at least|in)"):
         train(tmp_path / "x", **wrong)

@@ -80,7 +80,7 @@ def test_a_report_on_runs_without_measurements_has_no_such_section(tmp_path: Pat
     assert section_of(tmp_path) is None
 
 
-def test_of_one_seed_the_interval_is_that_of_its_episodes(tmp_path: Path) -> None:
+def test_one_seed_has_the_interval_over_its_episodes(tmp_path: Path) -> None:
     write_bias(write_run(tmp_path, task("cartpole-swingup")), [5.0] * len(STEPS), low=4.0, high=6.0)
     (variant,) = read_context([tmp_path]).all_variants
     estimate = final_bias(variant)
@@ -115,7 +115,7 @@ def test_early_solved_runs_are_not_averaged_while_runs_are_in_progress(tmp_path:
     assert "unfinished (`sac`)" in section_of(tmp_path).blocks[1]
 
 
-def test_a_damaged_log_has_no_last_measurement_and_does_no_other_harm(tmp_path: Path) -> None:
+def test_a_damaged_log_only_loses_its_last_measurement(tmp_path: Path) -> None:
     run = write_run(tmp_path, own_task(), "sac", 0)
     write_bias(run, [1.0, 2.0], [100, 4000])
     with (run / "bias.jsonl").open("a") as log:
@@ -129,7 +129,7 @@ def test_a_damaged_log_has_no_last_measurement_and_does_no_other_harm(tmp_path: 
     )
 
 
-def test_of_a_run_found_twice_the_one_with_measurements_is_taken(tmp_path: Path) -> None:
+def test_the_copy_of_a_run_with_measurements_is_used(tmp_path: Path) -> None:
     write_run(tmp_path / "a", task("cartpole-swingup"))
     write_bias(write_run(tmp_path / "b", task("cartpole-swingup")), [5.0] * len(STEPS))
     assert section_of(tmp_path) is not None
@@ -145,7 +145,7 @@ def test_an_archive_adds_measurements_to_a_stored_run(tmp_path: Path) -> None:
     assert [row["bias"] for row in BIAS.of(run)] == measurements
 
 
-def test_the_variants_of_the_study_that_asks_are_drawn_together(tmp_path: Path) -> None:
+def test_variants_of_a_study_are_drawn_together(tmp_path: Path) -> None:
     labels = [f"variant-{k}" for k in range(9)]
     for k, label in enumerate(labels):
         where = tmp_path / ("asking" if k in (1, 7, 8) else "others")

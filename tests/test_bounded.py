@@ -79,7 +79,7 @@ def kl_inverse(q: float, level: float) -> float:
         ("kl", kl_inverse(RISK, 2 * KAPPA)),
     ],
 )
-def test_a_bounded_objective_is_its_bound_less_a_bounded_exploration(
+def test_the_bounded_objective_is_the_bound_minus_the_bounded_exploration_term(
     name: str, bound: float
 ) -> None:
     exploration = (1 - (1 + 2 * V_P_NEXT / EPSILON**2) ** -0.5) / 2  # the second episode ended
@@ -89,12 +89,12 @@ def test_a_bounded_objective_is_its_bound_less_a_bounded_exploration(
     assert found["loss"] == pytest.approx(bound - 0.3 * exploration, rel=1e-5)
 
 
-def test_the_weight_of_the_conservative_term_counts_what_the_bound_adds_to_the_risk() -> None:
+def test_the_conservative_weight_scales_what_the_bound_adds_to_the_risk() -> None:
     found = terms(bound="quadratic", conservative=0.0, xi=0.0)
     assert found["loss"] == pytest.approx(RISK, rel=1e-5)
 
 
-def test_with_small_errors_the_bounded_loss_is_the_squared_one_in_units_of_the_scale() -> None:
+def test_the_bounded_loss_of_small_errors_is_the_scaled_squared_loss() -> None:
     scale = 1000.0
     bounded, paper = terms(bound="classic", loss_scale=scale), terms()
     assert bounded["bellman"] * scale**2 == pytest.approx(paper["bellman"], rel=1e-3)
@@ -120,7 +120,7 @@ def test_gradients_match_finite_differences(bound: str) -> None:
     assert torch.autograd.gradcheck(loss, leaves, eps=1e-6, atol=1e-7, rtol=1e-4)
 
 
-def test_with_the_best_lambda_held_the_lambda_bound_has_the_gradient_of_the_quadratic_one() -> None:
+def test_the_lambda_bound_at_the_best_lambda_has_the_gradient_of_the_quadratic_bound() -> None:
     """So to alternate between λ in closed form and the critic is to train by the quadratic
     objective."""
     leaves = [torch.tensor([x], dtype=torch.float64, requires_grad=True) for x in (0.07, 20.0)]
@@ -151,7 +151,7 @@ def test_a_run_learns_the_same_alone_and_in_a_cohort(bound: str) -> None:
         assert not torch.equal(together.state[name][0], together.state[name][1])
 
 
-def test_traced_bisections_learn_what_eager_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traced_bisection_learns_the_same_as_eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other objectives are made of nothing that the paper's is not made of."""
     trace_only(monkeypatch)
     learner, eager = (
@@ -168,9 +168,7 @@ def test_lambda_is_between_0_and_2() -> None:
 
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("error", [0.0, 1e9])
-def test_the_gradient_is_finite_without_an_error_and_with_a_huge_one(
-    bound: str, error: float
-) -> None:
+def test_the_gradient_is_finite_for_zero_and_huge_errors(bound: str, error: float) -> None:
     agent, state = on_paper(bound=bound)
     views = agent.params(state, "critic").items()
     q = {name: view.detach().requires_grad_() for name, view in views}

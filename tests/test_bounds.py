@@ -104,7 +104,7 @@ class TestComplexity:
         assert leaf.grad is not None
         assert leaf.grad.isfinite()
 
-    def test_maurers_inequality_holds_below_eight_too(self) -> None:
+    def test_maurers_inequality_also_holds_below_n_8(self) -> None:
         for n in range(1, 200):
             terms = (math.comb(n, k) * (k / n) ** k * (1 - k / n) ** (n - k) for k in range(n + 1))
             assert sum(terms) <= 2 * math.sqrt(n) + 1e-12
@@ -120,9 +120,7 @@ class TestValueError:
         bound = bounds.theorem_1(0.75, 9 - math.log(100), 10, 0.05, **THEOREM_1)
         assert as_float(bound) == pytest.approx(8.0)  # (0.75 + 1.5 − 0.25) / (1 − 0.5)²
 
-    def test_theorem_1_is_infinite_where_vacuous_and_the_rest_of_the_batch_keeps_its_gradient(
-        self,
-    ) -> None:
+    def test_theorem_1_is_infinite_if_vacuous_and_other_entries_keep_their_gradient(self) -> None:
         kl = f64(9 - math.log(100), 9 - math.log(100), 1.0).requires_grad_()
         bound = bounds.theorem_1(0.75, kl, torch.tensor([10, 2, 1]), 0.05, **THEOREM_1)
         assert bound.tolist() == [pytest.approx(8.0), math.inf, math.inf]
@@ -131,7 +129,7 @@ class TestValueError:
         assert kl.grad is not None
         assert kl.grad.tolist() == pytest.approx([1 / 3, 0, 0])
 
-    def test_theorem_1_needs_n_above_twice_the_squares(self) -> None:
+    def test_theorem_1_needs_n_above_2_r_squared_gamma_squared(self) -> None:
         # 2·3²·2² = 72
         known = THEOREM_1 | {"r_max": 3.0, "correlation": 2.0}
         bound = bounds.theorem_1(0.75, 1.0, torch.tensor([72, 73]), 0.05, **known)
@@ -155,7 +153,7 @@ class TestBoundedLoss:
         ("m", "v", "y", "epsilon"),
         [(0.0, 1.0, 0.0, 1.0), (2.0, 0.3, -1.0, 2.5), (5.0, 1e-3, 5.2, 0.1), (1, 9, 0, 4)],
     )
-    def test_is_the_expectation_over_the_critic(
+    def test_is_the_expectation_over_the_posterior_of_the_critic(
         self, m: float, v: float, y: float, epsilon: float
     ) -> None:
         def integrand(q: float) -> float:
@@ -166,7 +164,7 @@ class TestBoundedLoss:
         expected, _ = quad(integrand, m - reach, m + reach, epsabs=1e-12, limit=200)
         assert as_float(bounds.bounded_loss(m, v, y, epsilon)) == pytest.approx(expected, rel=1e-8)
 
-    def test_worked_by_hand(self) -> None:
+    def test_matches_a_value_computed_by_hand(self) -> None:
         # v = 3/2, ε = 1: (1 + 3)^(−½) = ½ and (m − y)² = 4 over 1 + 3 is 1: 1 − e⁻¹/2
         assert as_float(bounds.bounded_loss(2.0, 1.5, 0.0, 1.0)) == pytest.approx(
             1 - math.exp(-1) / 2
@@ -208,7 +206,7 @@ class TestBoundedLossFamily:
         assert best == pytest.approx(as_float(bounds.quadratic(risk, kl, n, delta)))
 
     @given(risks, kls, counts, deltas, st.floats(0.01, 1.99))
-    def test_no_lambda_beats_the_best(
+    def test_no_lambda_is_better_than_the_optimal_lambda(
         self, risk: float, kl: float, n: int, delta: float, lam: float
     ) -> None:
         best = as_float(bounds.lambda_bound(risk, kl, n, delta))
@@ -250,7 +248,7 @@ FAMILY = [
 class TestMonotonicity:
     @settings(max_examples=30)
     @given(risks, kls, counts, deltas, st.floats(1.001, 100))
-    def test_more_data_tightens(
+    def test_more_data_gives_a_tighter_bound(
         self,
         bound: Callable[..., Tensor],
         risk: float,
@@ -266,7 +264,7 @@ class TestMonotonicity:
 
     @settings(max_examples=30)
     @given(risks, kls, counts, deltas, st.floats(1e-3, 100))
-    def test_a_posterior_farther_from_the_prior_loosens(
+    def test_a_larger_kl_gives_a_looser_bound(
         self,
         bound: Callable[..., Tensor],
         risk: float,
@@ -282,7 +280,7 @@ class TestMonotonicity:
 
     @settings(max_examples=30)
     @given(risks, kls, counts, deltas, st.floats(0.01, 0.99))
-    def test_more_confidence_loosens(
+    def test_more_confidence_gives_a_looser_bound(
         self,
         bound: Callable[..., Tensor],
         risk: float,
@@ -296,7 +294,7 @@ class TestMonotonicity:
             >= as_float(bound(risk, kl, n, delta)) - 1e-12
         )
 
-    def test_is_a_batch_of_its_scalars(self, bound: Callable[..., Tensor]) -> None:
+    def test_a_batch_equals_its_scalars(self, bound: Callable[..., Tensor]) -> None:
         risk, kl, n = (
             f64(0.0, 0.3, 0.9)[:, None],
             f64(1.0, 50.0),
@@ -318,7 +316,7 @@ class TestMonotonicity:
             lambda r, k: bound(r, k, torch.tensor(500), 0.05), (risk, kl)
         )
 
-    def test_single_precision_stays_single(self, bound: Callable[..., Tensor]) -> None:
+    def test_float32_stays_float32(self, bound: Callable[..., Tensor]) -> None:
         assert (
             bound(torch.tensor([0.3]), torch.tensor([5.0]), torch.tensor([1000]), 0.05).dtype
             == torch.float32
@@ -352,17 +350,17 @@ class TestKlInverse:
         assert as_float(at[0].grad) == pytest.approx(by_q, rel=1e-3, abs=1e-4)
         assert as_float(at[1].grad) == pytest.approx(by_level, rel=1e-3, abs=1e-4)
 
-    def test_without_mistakes_it_has_a_closed_form(self) -> None:
+    def test_zero_risk_has_a_closed_form(self) -> None:
         level = f64(1e-15, 1e-3, 1.0, 30.0)
         torch.testing.assert_close(
             bounds.kl_inverse(0.0, level), -torch.expm1(-level), rtol=1e-12, atol=0.0
         )
 
-    def test_at_level_zero_it_is_the_risk_itself(self) -> None:
+    def test_at_level_zero_the_inverse_is_the_risk(self) -> None:
         q = f64(0.0, 1e-12, 0.3, 1.0)
         assert bounds.kl_inverse(q, 0.0).equal(q)
 
-    def test_a_huge_level_says_nothing(self) -> None:
+    def test_a_huge_level_gives_a_vacuous_bound(self) -> None:
         assert bounds.kl_inverse(f64(0.0, 0.3, 1.0), f64(1e6, math.inf, 1e300)).tolist() == [
             1,
             1,
@@ -388,7 +386,7 @@ class TestKlInverse:
         assert level.grad.isfinite().all()
 
     @given(st.floats(0, 0.999), st.floats(0, 0.99))
-    def test_undoes_the_binary_kl(self, q: float, share: float) -> None:
+    def test_inverts_the_binary_kl(self, q: float, share: float) -> None:
         p = q + share * (1 - q)
         level = as_float(bounds._binary_kl_over_gap(f64(q), f64(p) - q))
         assert level == pytest.approx(binary_kl_by_definition(q, p), abs=1e-12)

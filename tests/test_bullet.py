@@ -131,7 +131,7 @@ def test_first_and_second_episodes_repeat_the_original(
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_gymnasiums_checker_finds_nothing_wrong(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gymnasiums_checker_finds_no_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DISPLAY", raising=False)  # no window while tests run
     env = gymnasium.make(TASKS[name].env_id)
     with warnings.catch_warnings():
@@ -199,7 +199,7 @@ def same(
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_an_episode_does_not_depend_on_the_ones_before_it(name: str) -> None:
+def test_an_episode_does_not_depend_on_earlier_episodes(name: str) -> None:
     veteran, newcomer = make(name), make(name)
     for seed in range(2):
         rollout(veteran, 60, seed=seed)
@@ -218,7 +218,7 @@ def test_the_cheetahs_first_episode_has_less_friction() -> None:
 
 
 @pytest.mark.parametrize("name", FLOATING)
-def test_only_the_very_first_reward_of_an_instance_lacks_the_ground_in_its_potential(
+def test_only_the_first_reward_of_an_instance_omits_the_ground_from_the_potential(
     name: str,
 ) -> None:
     env = make(name)
@@ -232,7 +232,7 @@ def test_only_the_very_first_reward_of_an_instance_lacks_the_ground_in_its_poten
 
 
 @pytest.mark.parametrize("name", FLOATING)
-def test_compact_drops_exactly_the_entries_that_are_always_zero(name: str) -> None:
+def test_compact_removes_exactly_the_entries_that_are_always_zero(name: str) -> None:
     full, rewards = rollout(make(name), 30, seed=1)
     compact, compact_rewards = rollout(make(name, compact=True), 30, seed=1)
     assert compact.shape == (31, FLOATING[name])
@@ -242,9 +242,7 @@ def test_compact_drops_exactly_the_entries_that_are_always_zero(name: str) -> No
 
 @pytest.mark.parametrize("name", FLOATING)
 @pytest.mark.parametrize("terminate_when_fallen", [False, True])
-def test_lying_on_the_floor_ends_an_episode_only_on_request(
-    name: str, terminate_when_fallen: bool
-) -> None:
+def test_falling_ends_an_episode_only_if_enabled(name: str, terminate_when_fallen: bool) -> None:
     env = make(name, terminate_when_fallen=terminate_when_fallen)
     env.reset(seed=0)
     idle = np.zeros(env.action_space.shape, np.float32)
@@ -269,7 +267,7 @@ def test_an_action_that_is_not_finite_is_refused(value: float) -> None:
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_taking_pictures_changes_nothing(name: str) -> None:
+def test_rendering_does_not_change_the_simulation(name: str) -> None:
     plain, filmed = make(name), make(name, "rgb_array")
     expected = rollout(plain, 6, seed=2)
     rng = np.random.default_rng(11)

@@ -15,7 +15,7 @@ from pac4sac.training.value_error import ValueErrors, measure_value_errors
 TWO_STEPS = Task("two-steps", "probe_environments:probe/TwoSteps-v0", 10)
 
 
-def test_coverage_is_the_share_within_two_deviations() -> None:
+def test_coverage_is_the_share_within_two_standard_deviations() -> None:
     error = np.array([[0.0, 1.9, 2.1, 9.0], [0.5, 9.0, 9.0, 9.0]])
     judged = np.array([[True, True, True, False], [True, False, False, False]])
     for sign in (1, -1):
@@ -48,13 +48,13 @@ def test_the_rank_correlation_shows_whether_a_critic_knows_where_it_errs() -> No
     assert np.isnan(same.rank)
 
 
-def test_a_single_plain_critic_offers_nothing_to_calibrate() -> None:
+def test_a_single_plain_critic_has_no_calibration() -> None:
     agent, state = agent_on_paper("ddpg", {})
     (errors,) = measure_value_errors(agent, state, TWO_STEPS, [0], 3, "now")
     assert calibrate(agent, state, TWO_STEPS, errors, 0, 0.05, print) == []
 
 
-def test_the_deviation_that_a_critic_offers_is_the_root_of_its_variance() -> None:
+def test_the_std_of_a_critic_is_the_root_of_its_variance() -> None:
     agent, state = agent_on_paper("pac4ddpg", {})  # which plays a = 0
     # v = 9 s² + max(a, 0)², in states 0 and 1
     set_head(agent, state, "critic", {"weight": [0.0, 0.0], "bias": 0.0, "variance": [9.0, 1.0]})
@@ -62,7 +62,7 @@ def test_the_deviation_that_a_critic_offers_is_the_root_of_its_variance() -> Non
     np.testing.assert_allclose(errors.deviation, [[0, 3]] * 3, rtol=1e-5)
 
 
-def test_after_random_actions_the_true_value_is_unbiased_too() -> None:
+def test_the_true_value_is_unbiased_after_random_actions() -> None:
     agent, state = make_linear_agent({})
     errors = after_random_steps(agent, state, LINEAR_QUADRATIC, 150, 0, longest=30)
     assert errors.judged.sum(1).tolist() == [1] * 150
@@ -76,7 +76,7 @@ def test_after_random_actions_the_true_value_is_unbiased_too() -> None:
     assert len(set(np.nonzero(errors.judged)[1])) > 15
 
 
-def test_of_an_episode_that_begins_at_random_the_last_random_action_is_judged() -> None:
+def test_the_last_random_action_of_an_episode_is_judged() -> None:
     agent, state = agent_on_paper("ddpg", {"gamma": 0.8})  # whose own action is 0
     errors = after_random_steps(agent, state, LINEAR_QUADRATIC, 20, 0, longest=12)
     random = errors.action[:, :, 0] != 0
@@ -95,7 +95,7 @@ def errors_of(sizes: list[float], deviation: float | list[float]) -> ValueErrors
     )
 
 
-def test_a_deviation_is_widened_in_some_episodes_until_it_covers_and_tried_in_others() -> None:
+def test_intervals_are_calibrated_on_some_episodes_and_tested_on_others() -> None:
     measuring = errors_of([3.0] * 95 + [9.0] + [50.0] * 4, 2.0)  # 0.954 is reached with the 96th
     found = widen(measuring, errors_of([8.0, -8.9, 9.1, 70.0], 2.0), 0.05)
     assert found is not None
@@ -105,7 +105,7 @@ def test_a_deviation_is_widened_in_some_episodes_until_it_covers_and_tried_in_ot
     assert found.half_width == found.constant == pytest.approx(9.0)
 
 
-def test_a_deviation_that_knows_where_errors_are_makes_the_interval_narrower() -> None:
+def test_a_std_that_predicts_errors_gives_a_narrower_interval() -> None:
     sizes = [1.0, 1.0, 1.0, 10.0]
     found = widen(
         errors_of(sizes, [0.1, 0.1, 0.1, 1.0]), errors_of(sizes, [0.1, 0.1, 0.1, 1.0]), 0.05
@@ -117,7 +117,7 @@ def test_a_deviation_that_knows_where_errors_are_makes_the_interval_narrower() -
     assert found.half_width == pytest.approx(13 / 4)
 
 
-def test_every_episode_weighs_the_same_however_many_steps_of_it_are_judged() -> None:
+def test_every_episode_has_the_same_weight() -> None:
     error, judged = np.array([[1.0] * 30, [5.0] * 30]), np.zeros((2, 30), bool)
     judged[0], judged[1, 0] = True, True
     ones = np.ones_like(error)
@@ -125,7 +125,7 @@ def test_every_episode_weighs_the_same_however_many_steps_of_it_are_judged() -> 
     assert quantile(value_errors(error, ones, 0 * ones, judged), ones) == 5.0
 
 
-def test_without_a_deviation_there_is_nothing_to_widen() -> None:
+def test_without_a_std_there_is_no_scaled_interval() -> None:
     plain = errors_of([1.0, 2.0], np.nan)
     found = widen(plain, plain, 0.05)
     assert found is not None

@@ -50,7 +50,7 @@ def summary() -> dict[str, dict]:
     return {row["study"]: row for row in rows}
 
 
-def test_studies_train_are_packed_and_continue_from_what_came_back(here, capsys, monkeypatch):
+def test_studies_are_trained_packed_and_continued_from_returned_files(here, capsys, monkeypatch):
     assert run() == campaign.COMPLETE
     rows = summary()
     assert rows["second"]["finished"] == rows["second"]["runs"]
@@ -71,7 +71,7 @@ def test_studies_train_are_packed_and_continue_from_what_came_back(here, capsys,
     assert run("--folder", "elsewhere", "--known", "back") == campaign.COMPLETE
 
 
-def test_a_campaign_that_was_stopped_says_how_far_it_came_and_continues(here, monkeypatch):
+def test_a_stopped_campaign_reports_its_progress_and_continues(here, monkeypatch):
     def only_the_first(cohorts, parallel, stop, watcher, on_gpu):
         return run_here(cohorts[:1], stop, watcher)
 
@@ -83,7 +83,7 @@ def test_a_campaign_that_was_stopped_says_how_far_it_came_and_continues(here, mo
     assert run() == campaign.COMPLETE
 
 
-def test_training_that_does_not_stop_is_ended_and_packed(here, monkeypatch, capsys):
+def test_training_that_ignores_a_stop_is_killed_and_packed(here, monkeypatch, capsys):
     def endless(cohorts, parallel, stop, watcher, on_gpu):
         while True:
             assert stop.wanted in (True, False)
@@ -128,7 +128,7 @@ def test_cohorts_of_earlier_commands_come_first(here):
         ("", ("no command",)),
     ],
 )
-def test_other_lines_are_refused(here, line, parts, capsys):
+def test_invalid_lines_are_refused(here, line, parts, capsys):
     Path("both.txt").write_text(f"# title\n{line}\n")
     assert run() == campaign.MISTAKE
     said = capsys.readouterr().err
@@ -141,7 +141,7 @@ def test_a_reserve_longer_than_the_call_is_refused(here, capsys):
     assert "--reserve" in capsys.readouterr().err
 
 
-def test_the_rest_follows_from_the_speed_of_this_call(here):
+def test_the_remaining_time_is_estimated_from_the_speed_of_this_call(here):
     asked = campaign.commands(Path("both.txt"))
     cohort = campaign.planned_studies(asked, Path("work"), ())[0].cohorts[0]
     course = Course((10.0, 0), (11.0, 20))  # of 60 steps

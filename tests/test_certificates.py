@@ -73,7 +73,7 @@ def test_betting_stops_where_the_capital_reaches_one_over_delta() -> None:
         (lambda luck, n: np.where(luck.random(n) < 0.05, 0.0, 0.9), 0.855),
     ],
 )
-def test_lower_bounds_on_the_return_hold_as_often_as_they_say(draw, mean: float) -> None:
+def test_lower_bounds_on_the_return_hold_with_the_stated_confidence(draw, mean: float) -> None:
     luck = np.random.default_rng(1)
     samples = [draw(luck, 25) for _ in range(REPETITIONS)]
     for bound in (empirical_bernstein_lower, betting_lower):
@@ -84,7 +84,7 @@ def test_lower_bounds_on_the_return_hold_as_often_as_they_say(draw, mean: float)
     assert np.median(found) > 0  # and they say something
 
 
-def test_betting_says_more_than_bernstein_from_few_episodes() -> None:
+def test_betting_is_tighter_than_bernstein_for_few_episodes() -> None:
     x = 0.9 + 0.01 * np.random.default_rng(0).standard_normal(16)
     assert betting_lower(x, 0.05) > 0.6 > 0.4 > empirical_bernstein_lower(x, 0.05)
 
@@ -113,7 +113,7 @@ def test_only_the_lower_limit_of_returns_is_an_assumption() -> None:
 
 
 @pytest.mark.parametrize("name", [*TASKS, "Pendulum-v1"])
-def test_rewards_of_random_actions_lie_in_the_range_that_a_task_is_known_by(name: str) -> None:
+def test_rewards_of_random_actions_are_in_the_known_range_of_a_task(name: str) -> None:
     task = get_task(name)
     limits = RewardRange.known(task)
     env = make_env(task)
@@ -126,7 +126,7 @@ def test_rewards_of_random_actions_lie_in_the_range_that_a_task_is_known_by(name
     assert np.all((limits.low <= seen) & (seen <= limits.high))
 
 
-def test_ranges_of_values_and_returns_follow_from_that_of_rewards() -> None:
+def test_ranges_of_values_and_returns_follow_from_the_range_of_rewards() -> None:
     both, positive = RewardRange(-1, 2, "", proven=True), RewardRange(1, 3, "", proven=True)
     assert both.of_values(0.9) == pytest.approx((-10, 20))
     assert both.of_returns(50) == (-50, 100)
@@ -158,7 +158,7 @@ def test_the_value_error_is_within_its_interval_with_noisy_returns() -> None:
     assert wide > 0.95 * REPETITIONS  # the noise of a return adds its variance of 4
 
 
-def test_a_large_bias_is_not_taken_for_noise() -> None:
+def test_a_large_bias_is_not_mistaken_for_noise() -> None:
     luck = np.random.default_rng(2)
     g = luck.normal(size=(20, 30))
     found = value_error(
@@ -197,7 +197,7 @@ def values_of(e: BellmanErrors, steps: int = 1) -> ValueErrors:
     return value_errors(m, v, y, np.ones(m.shape, bool))
 
 
-def test_certificates_hold_as_often_as_they_say_where_their_assumptions_do() -> None:
+def test_certificates_hold_with_the_stated_confidence_if_their_assumptions_do() -> None:
     luck = np.random.default_rng(3)
     scales = Scales(RewardRange(-0.5, 0.5, "", proven=True), 0.0, DELTA)  # ε = 1
     large = regression(luck, 20_000)
@@ -255,7 +255,7 @@ def table_of(rows: list[BoundRow], quantity: str = "bounded Bellman error") -> l
     return [row for row in rows if row.quantity == quantity]
 
 
-def test_the_paper_s_bounds_are_computed_as_printed_and_their_faults_named() -> None:
+def test_the_papers_bounds_are_computed_as_printed_with_their_failing_assumptions() -> None:
     (row,) = [row for row in regression_rows() if row.name == "McAllester, as printed"]
     assert row.value == pytest.approx(row.risk + np.sqrt((5 + np.log(20)) / 512))
     assert {"range", "constant", "independence", "trained", "policies"} == set(row.fails)
@@ -293,7 +293,7 @@ def test_variances_that_follow_and_the_width_of_the_rewards_enter_as_printed() -
     )
 
 
-def test_the_test_set_bound_is_where_the_data_would_be_a_surprise_of_delta() -> None:
+def test_the_test_set_bound_is_where_the_data_have_probability_delta() -> None:
     assert chernoff(np.zeros(2), 0.04) == pytest.approx(0.8)  # of two without a loss: 0.2² = 0.04
     # kl(½‖p) = −½ ln(4p(1 − p)), and 4 · 0.9 · 0.1 = 0.36: three such samples have a chance of
     # 0.6³.
@@ -332,7 +332,7 @@ def test_steps_of_one_episode_are_not_counted_as_independent_in_a_certificate() 
     assert (naive.fails, honest.fails, honest.says) == (("steps",), (), "certificate")
 
 
-def test_a_critic_that_learned_its_replay_by_heart_breaks_the_bounds_on_it() -> None:
+def test_a_critic_that_overfits_its_replay_buffer_violates_the_bounds() -> None:
     rows = {(row.name, row.quantity): row for row in regression_rows(scale=5.0)}
     assert rows["McAllester, as printed", "squared Bellman error"].says == "broken"
     assert rows["PAC-Bayes-kl", "bounded Bellman error"].says == "broken"
@@ -340,7 +340,7 @@ def test_a_critic_that_learned_its_replay_by_heart_breaks_the_bounds_on_it() -> 
     assert rows["Theorem 1, ‖Γ‖ = 2", "value error"].says == "vacuous"
 
 
-def test_rows_that_need_a_replay_or_a_posterior_are_left_out_without_one() -> None:
+def test_rows_without_a_required_replay_buffer_or_posterior_are_omitted() -> None:
     assert {row.data for row in regression_rows()} == {"replay", "fresh"}
     assert {row.data for row in regression_rows(replay=False)} == {"fresh"}
     plain = regression_rows(kl=None)
@@ -349,7 +349,7 @@ def test_rows_that_need_a_replay_or_a_posterior_are_left_out_without_one() -> No
     assert all(set(row.fails) <= CAVEATS.keys() for row in regression_rows())
 
 
-def test_a_bound_is_held_against_the_interval_of_what_was_measured() -> None:
+def test_a_bound_is_compared_with_the_interval_of_the_measured_error() -> None:
     (row,) = regression_rows()[:1]
     low, high = row.measured.low, row.measured.high
     verdicts = [
@@ -362,7 +362,9 @@ def test_a_bound_is_held_against_the_interval_of_what_was_measured() -> None:
 # --- a linear-quadratic task with the value in closed form
 
 
-def test_certified_value_errors_hold_as_often_as_they_say_and_a_wrong_critic_is_caught() -> None:
+def test_certified_value_errors_hold_with_the_stated_confidence_and_a_wrong_critic_is_detected() -> (
+    None
+):
     agent, state = make_linear_agent(*({"mistake": 3.0 * (k % 2)} for k in range(REPETITIONS)))
     single, single_state = make_linear_agent({})
     scales = Scales(RewardRange(-3, 0, "", proven=False), 0.9, DELTA)  # values of −30 to 0
@@ -394,7 +396,7 @@ def test_certified_value_errors_hold_as_often_as_they_say_and_a_wrong_critic_is_
     assert np.median(bounds_found[1]) > np.median(bounds_found[0])
 
 
-def test_the_squared_distance_to_the_true_value_is_that_of_a_constant_mistake() -> None:
+def test_the_squared_value_error_of_a_constant_mistake_is_its_square() -> None:
     runs = range(100)
     agent, state = make_linear_agent(
         *({"mistake": mistake} for mistake in (0.0, 3.0) for _ in runs)
@@ -430,7 +432,7 @@ def test_the_mean_bellman_error_of_the_true_value_is_zero() -> None:
     assert gap.mean() == pytest.approx(means.mean() - (1 - 0.9) * 5.0, abs=0.05)
 
 
-def test_bias_along_the_episode_has_the_sign_of_the_mistake_in_every_part() -> None:
+def test_bias_along_the_episode_has_the_sign_of_the_error_in_every_part() -> None:
     agent, state = make_linear_agent({"mistake": -4.0})
     (errors,) = measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 30, "certificate")
     along = bias_along("policy", errors, 0.05)

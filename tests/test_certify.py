@@ -78,9 +78,7 @@ def test_the_page_shows_measurements_bounds_and_failing_assumptions(certificate)
     assert "…" not in text  # nothing is cut on a terminal of 80 characters
 
 
-def test_the_first_screen_answers_in_words_and_the_rest_is_left_to_the_whole_page(
-    certificate,
-) -> None:
+def test_the_summary_answers_in_words_and_full_shows_the_rest(certificate) -> None:
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     show(certificate, console, full=False)
     text = console.export_text()
@@ -112,7 +110,7 @@ def test_the_bias_is_shown_by_third_of_the_episode(certificate) -> None:
     assert [phase["verdict"] for phase in told] == ["overestimates", "undecided", "underestimates"]
 
 
-def test_it_says_how_many_episodes_make_the_bound_on_the_return_useful(certificate) -> None:
+def test_the_summary_shows_how_many_episodes_make_the_return_bound_useful(certificate) -> None:
     returns = [-150.0, -120.0, -300.0, -5.0] * 4
     few = certify_returns(returns, (-3255.0, 0.0), policy="deterministic policy")
     assert few.enough_episodes is not None
@@ -125,7 +123,7 @@ def test_it_says_how_many_episodes_make_the_bound_on_the_return_useful(certifica
     assert "--episodes" not in page(dataclasses.replace(certificate, returns=[enough], bias={}))
 
 
-def test_the_picture_has_no_text_that_is_cut_off_overlaps_or_is_crossed(certificate) -> None:
+def test_the_picture_has_no_clipped_or_overlapping_text(certificate) -> None:
     assert layout_faults(certificate_figure(certificate)) == []
 
 
@@ -161,7 +159,7 @@ def test_large_numbers_are_not_cut(certificate) -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_bounds_on_the_replay_rest_on_the_tuples_of_the_checkpoint(
+def test_bounds_on_the_replay_buffer_use_the_transitions_of_the_checkpoint(
     certificate, experiments
 ) -> None:
     on_replay = [row for row in certificate.rows if row.data == "replay"]
@@ -184,7 +182,7 @@ def checkpointed(folder):
     return safetensors.torch.load_file(folder / "learner.safetensors")
 
 
-def test_json_and_picture_say_the_same(certificate, tmp_path) -> None:
+def test_json_and_picture_agree(certificate, tmp_path) -> None:
     written = certificate.write(tmp_path / "new")
     about = json.loads(written[0].read_text())
     assert about["format"] == "pac4sac certificate"
@@ -205,9 +203,7 @@ def test_json_and_picture_say_the_same(certificate, tmp_path) -> None:
         assert len(picture.convert("RGB").getcolors(1 << 24)) > 20
 
 
-def test_the_same_seed_gives_the_same_certificate_and_another_seed_another(
-    certificate, experiments
-) -> None:
+def test_the_seed_determines_the_certificate(certificate, experiments) -> None:
     folder = experiments / "pac4sac" / "runs" / "pac4sac-seed1"
     assert pac4sac.certify(folder, episodes=EPISODES).to_json() == certificate.to_json()
     assert pac4sac.certify(folder, episodes=EPISODES, seed=1).bias != certificate.bias
@@ -237,7 +233,7 @@ def test_critics_without_a_posterior_are_measured_and_certified_too(
     found.write(experiments / algo)
 
 
-def test_unknown_rewards_are_scaled_by_what_was_seen_and_returns_go_uncertified_unless_a_range_is_given(
+def test_without_a_reward_range_observed_rewards_set_the_scale_and_returns_are_not_certified(
     certificate, experiments
 ) -> None:
     assert "range of this task's rewards is not known" in certificate.remarks[0]
@@ -261,7 +257,7 @@ def test_unknown_rewards_are_scaled_by_what_was_seen_and_returns_go_uncertified_
         ("pac4sac", 2, "minimum"),
     ],
 )
-def test_other_posteriors_and_priors_are_certified_and_their_faults_named(
+def test_other_posteriors_and_priors_are_certified_with_their_failing_assumptions(
     tmp_path, algo, critics, fault
 ) -> None:
     settings = QUICK | {"critics": critics}
@@ -307,7 +303,7 @@ def test_the_uncertainty_of_a_mixture_is_certified_as_a_whole(
     assert "rank" in page(found)
 
 
-def test_a_critic_made_wrong_is_caught(experiments, tmp_path, monkeypatch) -> None:
+def test_a_critic_with_a_wrong_value_is_detected(experiments, tmp_path, monkeypatch) -> None:
     trained = load(experiments / "ddpg" / "runs" / "ddpg-seed0")
     trained.agent.params(trained.state, "critic")["head.bias"].add_(1000.0)
     monkeypatch.setattr("pac4sac.certificates.certificate.load", lambda file: trained)
@@ -319,7 +315,7 @@ def test_a_critic_made_wrong_is_caught(experiments, tmp_path, monkeypatch) -> No
     assert "overestimates" in page(found)
 
 
-def test_errors_beyond_the_largest_possible_count_as_that_on_page_and_in_json(
+def test_errors_above_the_largest_possible_error_are_clipped_on_page_and_in_json(
     experiments, monkeypatch, tmp_path
 ) -> None:
     folder = experiments / "ddpg" / "runs" / "ddpg-seed0"
@@ -375,7 +371,7 @@ def test_bounds_on_a_refuted_range_are_not_certificates(
     assert all((one.betting is None) == each_step for one in found.returns)
 
 
-def test_a_range_is_kept_if_rewards_exceed_it_by_rounding_only(experiments) -> None:
+def test_a_range_is_valid_if_rewards_exceed_it_only_by_rounding(experiments) -> None:
     limits = RewardRange(-1.1, 1, "", proven=True)
     assert limits.farthest_outside(np.float32([-1.1, 1])) is None
     assert limits.farthest_outside([0, 1.01, -1.2, -1.3]) == -1.3
@@ -392,9 +388,7 @@ def test_a_range_is_kept_if_rewards_exceed_it_by_rounding_only(experiments) -> N
     assert "with entropy" not in text  # DDPG knows no entropy
 
 
-def test_a_bound_on_the_return_that_says_no_more_than_the_least_possible_is_vacuous(
-    certificate,
-) -> None:
+def test_a_return_bound_at_the_lowest_possible_return_is_vacuous(certificate) -> None:
     assert (
         "set it with --return-range"
         in " ".join(page(certificate).split()).split("Measured value error")[0]
@@ -409,7 +403,7 @@ def test_a_bound_on_the_return_that_says_no_more_than_the_least_possible_is_vacu
     assert "vacuous vacuous" in text
 
 
-def test_steps_too_near_to_the_time_limit_are_counted_as_not_judged(
+def test_steps_too_close_to_the_time_limit_are_not_judged(
     certificate, experiments, monkeypatch
 ) -> None:
     assert certificate.unjudged_steps == 0  # short episodes are played on until all can be judged
@@ -428,7 +422,7 @@ def test_steps_too_near_to_the_time_limit_are_counted_as_not_judged(
     )
 
 
-def test_an_agent_of_an_unfinished_training_is_certified_as_such_and_one_not_saved_yet_refused(
+def test_an_agent_of_an_unfinished_training_is_certified_and_an_unsaved_agent_is_refused(
     certificate, experiments, tmp_path
 ) -> None:
     assert not any("unfinished" in remark for remark in certificate.remarks)
@@ -452,7 +446,7 @@ def test_an_agent_of_an_unfinished_training_is_certified_as_such_and_one_not_sav
             pac4sac.certify(path)
 
 
-def test_a_run_that_ended_before_its_cohort_counts_only_what_it_saw(tmp_path) -> None:
+def test_a_run_that_ended_early_counts_only_its_own_transitions(tmp_path) -> None:
     episodes = [
         {"episode": k, "step": step, "return": 0.0, "length": 25} for k, step in enumerate((30, 55))
     ]
@@ -483,7 +477,7 @@ def test_the_command_prints_the_page_or_json_and_writes_both(experiments, tmp_pa
     assert (experiments / "sac" / "runs" / "sac-seed1" / "certificate.png").is_file()
 
 
-def test_of_an_agent_that_ships_nothing_is_written_into_the_package(
+def test_certifying_a_shipped_agent_writes_nothing_into_the_package(
     experiments, tmp_path, monkeypatch
 ) -> None:
     package = experiments / "sac" / "runs" / "sac-seed0"

@@ -32,7 +32,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     )
 
 
-def test_no_bound_is_held_against_the_episodes_that_made_it(certificate: Certificate) -> None:
+def test_no_bound_is_compared_with_the_episodes_that_produced_it(certificate: Certificate) -> None:
     played, measured = certificate.returns[0], certificate.measured.absolute.value
     (row,) = [row for row in certificate.rows if row.quantity == "absolute value error"]
     assert (played.episodes, row.n, certificate.bias["policy"].episodes) == (
@@ -48,9 +48,7 @@ def test_no_bound_is_held_against_the_episodes_that_made_it(certificate: Certifi
     assert (measured + row.risk) / 2 == pytest.approx(played.mean.value - CLAIM, rel=1e-6)
 
 
-def test_intervals_of_the_bias_have_the_confidence_that_was_asked_for(
-    certificate: Certificate,
-) -> None:
+def test_intervals_of_the_bias_have_the_requested_confidence(certificate: Certificate) -> None:
     bias = certificate.bias["policy"]
     half_width = STUDENT * np.sqrt((bias.rms**2 - bias.bias**2) / (EPISODES - 1))
     assert (bias.low, bias.high) == pytest.approx(
@@ -80,7 +78,7 @@ def betting_of_equals(x: float, delta: float) -> float:
     return float(brentq(lambda m: np.mean((1 + shares * (x / m - 1)) ** 32) - 1 / delta, 0.1, x))
 
 
-def test_returns_exceed_their_bounds_with_the_confidence_that_was_asked_for(
+def test_returns_exceed_their_bounds_with_the_requested_confidence(
     certificate: Certificate,
 ) -> None:
     one = certificate.returns[1]
@@ -90,9 +88,7 @@ def test_returns_exceed_their_bounds_with_the_confidence_that_was_asked_for(
     assert one.betting == pytest.approx(LOW + (HIGH - LOW) * betting_of_equals(x, DELTA))
 
 
-def test_a_critic_that_is_wrong_everywhere_is_so_after_random_actions_too(
-    certificate: Certificate,
-) -> None:
+def test_a_constant_error_is_also_measured_after_random_actions(certificate: Certificate) -> None:
     at_home, astray = certificate.calibration
     assert (at_home.where, astray.where) == ("states of the policy", "after random actions")
     for found in (at_home, astray):

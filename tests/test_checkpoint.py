@@ -99,7 +99,7 @@ def equal(a: Checkpoint, b: Checkpoint) -> bool:
     st.sampled_from(["flip", "cut", "insert"]),
     st.data(),
 )
-def test_no_random_damage_of_the_newest_checkpoint_is_taken_for_data(
+def test_random_damage_of_the_newest_checkpoint_is_always_detected(
     stopped: Path, tmp_path: Path, name: str, place: float, damage: str, data: st.DataObject
 ) -> None:
     root = tmp_path / "000"
@@ -127,7 +127,7 @@ def test_no_random_damage_of_the_newest_checkpoint_is_taken_for_data(
         assert (root / f"unusable-{newer.name}").exists()
 
 
-def test_after_damage_the_checkpoint_before_leads_to_the_same_end(
+def test_after_damage_the_previous_checkpoint_gives_the_same_result(
     broken: Path, whole: Path
 ) -> None:
     victim = newest(broken)
@@ -144,14 +144,14 @@ def test_after_damage_the_checkpoint_before_leads_to_the_same_end(
 
 
 @pytest.mark.parametrize("wrong", [None, [None], ["x"], {}])
-def test_returns_that_are_no_numbers_are_damage(broken: Path, wrong: object) -> None:
+def test_returns_that_are_not_numbers_count_as_damage(broken: Path, wrong: object) -> None:
     for folder in (broken / "cohorts" / "000").glob("step-*"):
         rewrite_progress(folder, lambda progress: progress["returns"].__setitem__(0, wrong))
     with pytest.raises(UserError, match=r"All checkpoints .*its progress"):
         pac4sac.resume(broken)
 
 
-def test_with_no_checkpoint_left_it_says_so_and_changes_nothing(broken: Path) -> None:
+def test_without_an_intact_checkpoint_a_resume_is_refused_and_changes_nothing(broken: Path) -> None:
     for folder in (broken / "cohorts" / "000").glob("step-*"):
         (folder / "progress.json").unlink()
     before = contents(broken)
@@ -163,7 +163,7 @@ def test_with_no_checkpoint_left_it_says_so_and_changes_nothing(broken: Path) ->
     assert contents(broken) == before
 
 
-def test_a_checkpoint_of_another_cohort_is_refused_and_never_pushes_out_our_own(
+def test_a_checkpoint_of_another_cohort_is_refused_and_replaces_none(
     broken: Path, whole: Path, tmp_path: Path
 ) -> None:
     other = train(tmp_path / "other", seeds=(0, 2), steps=160).folder
@@ -191,7 +191,7 @@ def test_a_checkpoint_of_the_same_runs_from_another_experiment_does_not_fit_the_
         assert pac4sac.resume(broken).complete
 
 
-def test_another_version_is_named(broken: Path) -> None:
+def test_another_checkpoint_version_is_reported(broken: Path) -> None:
     for folder in (broken / "cohorts" / "000").glob("step-*"):
         manifest = json.loads((folder / "manifest.json").read_bytes()) | {"version": 99}
         (folder / "manifest.json").write_text(json.dumps(manifest))
@@ -199,7 +199,7 @@ def test_another_version_is_named(broken: Path) -> None:
         pac4sac.resume(broken)
 
 
-def test_a_log_cut_below_the_newest_checkpoint_is_written_again_from_the_one_before(
+def test_a_log_cut_below_the_newest_checkpoint_is_rewritten_from_the_previous_one(
     broken: Path, whole: Path
 ) -> None:
     lines = (broken / LOG).read_bytes().splitlines(keepends=True)
@@ -211,7 +211,7 @@ def test_a_log_cut_below_the_newest_checkpoint_is_written_again_from_the_one_bef
 
 
 @pytest.mark.parametrize("damage", ["edited", "deleted"])
-def test_a_log_that_is_not_ours_any_more_is_refused(broken: Path, damage: str) -> None:
+def test_a_log_that_was_replaced_is_refused(broken: Path, damage: str) -> None:
     if damage == "deleted":
         (broken / LOG).unlink()
     else:
@@ -224,7 +224,9 @@ def test_a_log_that_is_not_ours_any_more_is_refused(broken: Path, damage: str) -
     assert contents(broken) == before
 
 
-def test_what_a_killed_process_wrote_after_the_checkpoint_is_cut(broken: Path, whole: Path) -> None:
+def test_lines_written_after_the_checkpoint_by_a_killed_process_are_cut(
+    broken: Path, whole: Path
+) -> None:
     with (broken / LOG).open("a") as file:
         file.write('{"episode": 4, "step": 111, "ret')
     assert pac4sac.resume(broken).complete
@@ -269,14 +271,14 @@ def torch_saved(mark: Path) -> bytes:
     return stream.getvalue()
 
 
-def test_the_payload_would_work(tmp_path: Path) -> None:
+def test_the_malicious_payload_works_when_unpickled(tmp_path: Path) -> None:
     pickle.loads(hostile("pickle", tmp_path / "mark")).close()
     assert (tmp_path / "mark").exists()
 
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_content_with_right_checksums_executes_nothing_and_is_named(
+def test_malicious_content_with_valid_checksums_is_not_executed_and_is_reported(
     broken: Path, tmp_path: Path, kind: str, name: str
 ) -> None:
     mark = tmp_path / "mark"
@@ -315,7 +317,7 @@ def test_signed_tensors_of_wrong_shapes_are_refused_in_a_sentence(broken: Path) 
         b'{"version": 1, "options": {}, "cohorts": 3}',
     ],
 )
-def test_a_damaged_experiment_json_is_named(broken: Path, content: bytes) -> None:
+def test_a_damaged_experiment_json_is_reported(broken: Path, content: bytes) -> None:
     (broken / "experiment.json").write_bytes(content)
     with pytest.raises(UserError, match=r"experiment\.json is damaged"):
         pac4sac.resume(broken)
@@ -328,7 +330,7 @@ def test_an_experiment_json_of_other_runs_does_not_fit_the_checkpoints(broken: P
         pac4sac.resume(broken)
 
 
-def test_a_full_disk_leaves_the_checkpoint_before_and_a_resume_goes_on(
+def test_a_full_disk_keeps_the_previous_checkpoint_and_a_resume_continues(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk fills up in one after another of the writes of the second checkpoint and of the

@@ -47,7 +47,7 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> str:
     return error
 
 
-def test_help_comes_without_torch():
+def test_help_does_not_import_torch():
     code = (
         "import sys; from pac4sac.cli.main import main; code = main(['train', '--help']); "
         "sys.exit(code or 'torch' in sys.modules)"
@@ -57,7 +57,7 @@ def test_help_comes_without_torch():
     assert "--seeds" in done.stdout
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]):
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"pac4sac {pac4sac.__version__}\n"
     assert re.fullmatch(r"\d+\.\d+\.\d+", pac4sac.__version__)
@@ -161,7 +161,7 @@ def test_other_seeds_are_refused(text: str):
         (["list", "settings", "--algo", "sacc"], "did you mean sac"),
     ],
 )
-def test_a_mistake_is_told_in_one_sentence_and_leaves_nothing_behind(
+def test_a_mistake_is_reported_in_one_sentence_and_leaves_no_files(
     arguments: list[str],
     expected: str,
     tmp_path: Path,
@@ -174,7 +174,7 @@ def test_a_mistake_is_told_in_one_sentence_and_leaves_nothing_behind(
     assert not list(tmp_path.glob("experiments/*"))
 
 
-def test_a_missing_gpu_is_told_in_one_sentence(
+def test_a_missing_gpu_is_reported_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -192,9 +192,7 @@ def test_a_missing_gpu_is_told_in_one_sentence(
         ["list", "x"],
     ],
 )
-def test_what_the_parser_refuses_ends_with_2(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-):
+def test_parser_errors_exit_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
     assert main(arguments) == 2
     assert "--help" in capsys.readouterr().err
 
@@ -208,7 +206,9 @@ def test_what_the_parser_refuses_ends_with_2(
         ("presets", "reproduction"),
     ],
 )
-def test_what_there_is_can_be_listed(what: str, expected: str, capsys: pytest.CaptureFixture[str]):
+def test_tasks_algorithms_presets_and_studies_can_be_listed(
+    what: str, expected: str, capsys: pytest.CaptureFixture[str]
+):
     assert main(["list", what]) == 0
     assert expected in capsys.readouterr().out
 
@@ -218,7 +218,7 @@ def test_settings_are_listed_with_range_and_meaning(capsys: pytest.CaptureFixtur
     assert re.search(r"gamma\* +0\.99 +in \[0, 1\) +discount factor", capsys.readouterr().out)
 
 
-def test_a_folder_that_holds_anything_is_not_touched(
+def test_a_folder_that_is_not_empty_is_not_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "thesis.txt").write_text("years of work")
@@ -227,18 +227,22 @@ def test_a_folder_that_holds_anything_is_not_touched(
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_a_file_is_no_folder_to_train_into(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_file_is_refused_as_an_experiment_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     (tmp_path / "afile").touch()
     assert train(tmp_path / "afile") == 2
     assert "afile is a file" in sentence(capsys)
 
 
-def test_a_folder_that_cannot_be_made_is_told_in_one_sentence(capsys: pytest.CaptureFixture[str]):
+def test_a_folder_that_cannot_be_created_is_reported_in_one_sentence(
+    capsys: pytest.CaptureFixture[str],
+):
     assert train(Path("/proc/pac4sac"), "--steps", "5") == 2
     assert "Writing /proc/pac4sac failed" in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_full_disk_is_told_in_one_sentence_and_the_logs_stay_readable(
+def test_a_full_disk_is_reported_in_one_sentence_and_logs_stay_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     def full(*_: object) -> None:
@@ -319,7 +323,7 @@ def test_flags_override_the_config_file(tmp_path: Path):
         ("config = 'other.toml'", "unknown key 'config'"),
     ],
 )
-def test_a_bad_config_file_is_told_in_one_sentence(
+def test_an_invalid_config_file_is_reported_in_one_sentence(
     content: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     config = tmp_path / "c.toml"
@@ -330,7 +334,7 @@ def test_a_bad_config_file_is_told_in_one_sentence(
     assert expected in sentence(capsys)
 
 
-def test_training_stopped_by_its_time_ends_well_and_is_resumed(
+def test_training_stopped_by_the_time_limit_exits_with_0_and_can_be_resumed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     out = tmp_path / "x"
@@ -345,7 +349,7 @@ def test_training_stopped_by_its_time_ends_well_and_is_resumed(
     assert (out / "learning-curves.png").stat().st_size > 1000
 
 
-def test_training_that_stops_when_solved_says_so(
+def test_training_that_stops_when_solved_reports_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "gifts.py").write_text(
@@ -365,7 +369,7 @@ def test_training_that_stops_when_solved_says_so(
     assert [len(run.episodes) for run in read_runs(tmp_path / "x")] == [5]
 
 
-def test_interrupted_training_says_how_to_go_on_and_ends_with_130(
+def test_interrupted_training_shows_how_to_resume_and_exits_with_130(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     from pac4sac.cli.training_display import PlainDisplay
@@ -401,7 +405,7 @@ def test_trained_agents_are_evaluated_with_and_without_shooting(
     )
 
 
-def test_an_agent_file_can_be_evaluated_and_a_run_without_one_holds_up_no_other(
+def test_an_agent_file_can_be_evaluated_and_a_run_without_one_is_skipped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     assert train(tmp_path / "x", "--steps", "15", "--seeds", "0:2") == 0
@@ -424,7 +428,7 @@ def test_an_agent_file_can_be_evaluated_and_a_run_without_one_holds_up_no_other(
     assert "--best needs a folder" in sentence(capsys)
 
 
-def test_training_that_ends_before_its_warm_up_says_that_nothing_is_learned(
+def test_training_shorter_than_its_warm_up_warns(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     assert train(tmp_path / "x", "--steps", "10") == 0
@@ -435,7 +439,7 @@ def test_training_that_ends_before_its_warm_up_says_that_nothing_is_learned(
     assert "othing is learned" not in capsys.readouterr().err
 
 
-def test_watch_films_into_the_folder_it_is_given(
+def test_watch_writes_the_video_into_the_given_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     asked = []
@@ -452,7 +456,7 @@ def test_watch_films_into_the_folder_it_is_given(
     assert "Video: film.mp4" in capsys.readouterr().out
 
 
-def test_export_tells_how_the_check_went(
+def test_export_reports_the_result_of_its_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(
@@ -463,7 +467,7 @@ def test_export_tells_how_the_check_went(
     assert main(["export", str(tmp_path / "run")]) == 2
 
 
-def test_the_doctor_ends_with_1_where_something_is_missing(
+def test_doctor_exits_with_1_if_a_requirement_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     missing = doctor.Finding("torch", "missing", state="missing")
@@ -472,7 +476,7 @@ def test_the_doctor_ends_with_1_where_something_is_missing(
     assert "Training does not work here: install or fix torch" in capsys.readouterr().out
 
 
-def test_training_starts_from_the_weights_of_another(tmp_path: Path):
+def test_training_starts_from_the_weights_of_another_run(tmp_path: Path):
     assert train(tmp_path / "first", "--steps", "15") == 0
     first = str(tmp_path / "first/runs/pac4sac-seed0")
     assert train(tmp_path / "second", "--steps", "15", "--from", first) == 0
@@ -481,7 +485,7 @@ def test_training_starts_from_the_weights_of_another(tmp_path: Path):
     assert train(tmp_path / "third", "--steps", "15", "--from", first, "--set", "width=16") == 2
 
 
-def test_it_runs_as_a_module():
+def test_the_package_runs_as_a_module():
     done = subprocess.run(
         [sys.executable, "-m", "pac4sac", "train", "--seeds", "x"],
         capture_output=True,

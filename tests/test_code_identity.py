@@ -98,14 +98,14 @@ def pendulum(algo: str = "sac") -> Run:
     return run
 
 
-def test_a_run_carries_the_source_of_custom_modules_and_of_shipped_ones(own: Path) -> None:
+def test_a_run_stores_checksums_of_custom_and_shipped_modules(own: Path) -> None:
     (run,) = make_runs(HILL, "my_agent:Mine", "default", [0], {})
     assert {"my_agent", "my_world", "pac4sac.agents.sac", "pac4sac.agents.nets"} <= set(run.code)
     assert "pac4sac.agents.crossq" not in run.code
     assert Run.from_description(json.loads(json.dumps(run.describe()))) == run
 
 
-def test_a_shipped_agent_is_known_by_its_source_and_its_simulator() -> None:
+def test_a_shipped_agent_is_identified_by_its_source_and_simulator() -> None:
     run = pendulum()
     assert {"pac4sac.agents.sac", "pac4sac.agents.base"} <= set(run.code)
     assert run.simulators == {"gymnasium": gymnasium.__version__}
@@ -144,12 +144,12 @@ class TestChecksums:
         (importable / "some_module.py").write_text("import json\nimport helper_module\n")
         assert set(source_checksums(["some_module"])) == {"some_module", "helper_module"}
 
-    def test_leave_out_what_has_no_file(self) -> None:
+    def test_omit_modules_without_a_file(self) -> None:
         names = ["nowhere", "nowhere.below", "sys", "__main__", "gymnasium"]
         assert source_checksums(names) == {}
 
 
-def test_an_edit_makes_another_run_and_an_unchanged_file_the_same(own: Path) -> None:
+def test_an_edit_changes_the_identity_of_a_run(own: Path) -> None:
     def identity() -> str:
         return make_runs(HILL, "my_agent:Mine", "default", [0], {})[0].identity
 
@@ -175,7 +175,7 @@ def test_the_stored_revision_counts_when_a_run_is_read_back(
 class TestDefaults:
     """Identity is computed from what is stored: today's defaults do not count."""
 
-    def test_a_removed_setting_leaves_stored_runs_alone(self) -> None:
+    def test_a_removed_setting_does_not_change_stored_runs(self) -> None:
         stored = pendulum().describe()
         stored["config"]["removed_setting"] = 0.5
         before = identity(stored)
@@ -184,7 +184,7 @@ class TestDefaults:
         assert identity(stored) == before
         assert "removed_setting" in settings_changed(stored)
 
-    def test_a_changed_default_leaves_stored_runs_alone(self) -> None:
+    def test_a_changed_default_does_not_change_stored_runs(self) -> None:
         changed = pendulum().describe()
         changed["config"]["warmup"] = 77
         run = Run.from_description(changed)
@@ -192,7 +192,7 @@ class TestDefaults:
         assert run.identity == identity(changed)
 
 
-def test_runs_by_other_code_are_reported_and_trained_again(
+def test_runs_from_another_version_of_the_code_are_reported_and_retrained(
     own: Path, trained: list[Path], tmp_path: Path
 ) -> None:
     out = tmp_path / "study"
@@ -215,7 +215,9 @@ def test_runs_by_other_code_are_reported_and_trained_again(
     assert len(collect([tmp_path / "archive"]).runs) == 2
 
 
-def test_or_it_is_kept_and_marked(own: Path, trained: list[Path], tmp_path: Path) -> None:
+def test_a_stale_run_can_be_kept_and_is_marked(
+    own: Path, trained: list[Path], tmp_path: Path
+) -> None:
     out = tmp_path / "study"
     compare(out)
     edit(own / "my_agent.py")
@@ -229,7 +231,7 @@ def test_or_it_is_kept_and_marked(own: Path, trained: list[Path], tmp_path: Path
     assert len(trained) == 2
 
 
-def test_a_study_trains_again_what_an_older_revision_has_trained(
+def test_a_study_retrains_runs_of_an_older_revision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = comparison_study("Pendulum-v1", ["sac", "ddpg"], [0], SETTINGS | {"width": 8}, 50, None)
@@ -257,7 +259,7 @@ def test_training_does_not_resume_after_an_edit_of_its_code(own: Path, tmp_path:
     assert pac4sac.resume(folder).complete  # nothing is left to train
 
 
-def test_runs_tell_which_package_trained_them(tmp_path: Path) -> None:
+def test_runs_store_which_package_trained_them(tmp_path: Path) -> None:
     folder = train(tmp_path / "x", seeds=[0], steps=40).folder
     versions = about(folder, "sac-seed0")["versions"]
     assert versions["pac4sac source"] == package_source()
@@ -268,14 +270,14 @@ def test_runs_tell_which_package_trained_them(tmp_path: Path) -> None:
 class TestAReport:
     CARTPOLE = task("cartpole-swingup")
 
-    def test_never_takes_runs_of_different_code_together(self, tmp_path: Path) -> None:
+    def test_never_averages_runs_of_different_code(self, tmp_path: Path) -> None:
         for seed, code in enumerate(({"mine": "a"}, {"mine": "b"})):
             write_run(tmp_path, self.CARTPOLE, "mine:Own", seed, code=code)
         (variants,) = variants_by_task(collect([tmp_path]).runs).values()
         assert [len(variant.runs) for variant in variants] == [1, 1]
         assert all("code=" in variant.label for variant in variants)
 
-    def test_never_takes_runs_of_different_revisions_together(self, tmp_path: Path) -> None:
+    def test_never_averages_runs_of_different_revisions(self, tmp_path: Path) -> None:
         for seed, revision in enumerate((1, 2)):
             write_run(tmp_path, self.CARTPOLE, "sac", seed, revision=revision)
         (variants,) = variants_by_task(collect([tmp_path]).runs).values()

@@ -54,7 +54,7 @@ def expecting(folder: Path, study: str, kind: str = "", label: str | None = None
 
 
 class TestAnArchive:
-    def test_gives_the_tables_that_its_folders_give(self, tmp_path: Path) -> None:
+    def test_gives_the_same_tables_as_its_folders(self, tmp_path: Path) -> None:
         write_everything(tmp_path / "folders")
         add_to_archive([tmp_path / "folders"], tmp_path / "archive", unfinished=True)
         write_report([tmp_path / "folders"], tmp_path / "report-1")
@@ -71,7 +71,7 @@ class TestAnArchive:
             del first[name], second[name]
         assert first == second
 
-    def test_is_the_same_whatever_the_order_of_pieces(self, tmp_path: Path) -> None:
+    def test_does_not_depend_on_the_order_of_pieces(self, tmp_path: Path) -> None:
         for piece, algo in enumerate(("sac", "ddpg", "pac4sac")):
             for seed in (9, 10):
                 write_run(tmp_path / f"{piece}", CARTPOLE, algo, seed)
@@ -132,7 +132,7 @@ class TestAnArchive:
             results(tmp_path / "in")["return"]
         )
 
-    def test_tells_with_how_many_and_how_long_a_run_was_trained(self, tmp_path: Path) -> None:
+    def test_stores_the_size_and_the_training_time_of_a_cohort(self, tmp_path: Path) -> None:
         folders = [write_run(tmp_path / "in", CARTPOLE, "sac", seed) for seed in range(2)]
         cohort = [json.loads((folder / "run.json").read_text()) for folder in folders]
         (tmp_path / "in" / "experiment.json").write_text(
@@ -148,9 +148,7 @@ class TestAnArchive:
         )
         assert row["cohort"] == {"runs": 2, "seconds": 27.0}
 
-    def test_with_a_damaged_line_is_reported_without_it_and_not_written_over(
-        self, tmp_path: Path
-    ) -> None:
+    def test_with_a_damaged_line_is_reported_and_not_overwritten(self, tmp_path: Path) -> None:
         write_table_1(tmp_path / "study", ("cartpole-swingup",), seeds=2)
         add_to_archive([tmp_path / "study"], tmp_path / "archive")
         file = tmp_path / "archive" / "runs" / "cartpole-swingup.jsonl"
@@ -171,7 +169,7 @@ class TestAnArchive:
 
 
 class TestARunInSeveralPieces:
-    def test_the_finished_one_takes_the_place_of_the_unfinished(self, tmp_path: Path) -> None:
+    def test_a_finished_copy_replaces_an_unfinished_copy(self, tmp_path: Path) -> None:
         write_run(
             tmp_path / "a",
             CARTPOLE,
@@ -190,7 +188,7 @@ class TestARunInSeveralPieces:
         assert (added.new, added.replaced, added.known) == (1, 1, 1)
         assert read_runs(tmp_path / "archive")[0].status == "finished"
 
-    def test_unfinished_ones_are_left_out_and_named(self, tmp_path: Path) -> None:
+    def test_unfinished_runs_are_omitted_and_reported(self, tmp_path: Path) -> None:
         write_run(tmp_path / "a", CARTPOLE, "sac", 0, [1.0], status="interrupted")
         write_run(tmp_path / "a", CARTPOLE, "sac", 1, [1.0], status="running")
         write_run(tmp_path / "b", CARTPOLE, "sac", 1)
@@ -207,9 +205,7 @@ class TestARunInSeveralPieces:
         add_to_archive([tmp_path / "a", tmp_path / "b"], tmp_path / "archive")
         assert [run.status for run in read_runs(tmp_path / "archive")] == ["diverged", "finished"]
 
-    def test_two_finished_ones_must_agree_unless_the_first_is_asked_for(
-        self, tmp_path: Path
-    ) -> None:
+    def test_finished_copies_must_agree_unless_keep_first_is_set(self, tmp_path: Path) -> None:
         write_run(tmp_path / "a", CARTPOLE, "sac", 0, [1.0] * 40)
         write_run(tmp_path / "b", CARTPOLE, "sac", 0, [2.0] * 40)
         shutil.copytree(tmp_path / "a", tmp_path / "again")
@@ -221,9 +217,7 @@ class TestARunInSeveralPieces:
         assert len(added.differing) == 1
         assert contents(tmp_path / "archive") == before
 
-    def test_what_was_measured_of_a_losing_copy_to_the_same_end_is_taken_along(
-        self, tmp_path: Path
-    ) -> None:
+    def test_measurements_of_an_equal_omitted_copy_are_kept(self, tmp_path: Path) -> None:
         def measure(folder: Path, log: str) -> None:
             (folder / f"{log}.jsonl").write_text(json.dumps({"step": 1000, log: 0.5}) + "\n")
 
@@ -261,7 +255,7 @@ class TestARunInSeveralPieces:
             ((40, "finished"), (30, "diverged"), 40, "only the used copy is complete"),
         ],
     )
-    def test_a_report_and_an_archive_take_the_same_copy(
+    def test_a_report_and_an_archive_choose_the_same_copy(
         self,
         tmp_path: Path,
         first: tuple[int, str],
@@ -283,7 +277,7 @@ class TestARunInSeveralPieces:
 
 
 class TestStudies:
-    def test_pieces_of_one_expect_the_runs_of_all(self, tmp_path: Path) -> None:
+    def test_parts_of_a_study_expect_the_runs_of_all_parts(self, tmp_path: Path) -> None:
         for seed in range(2):
             write_run(tmp_path / f"{seed}", CARTPOLE, "sac", seed)
             expecting(tmp_path / f"{seed}", "table-1")
@@ -294,7 +288,7 @@ class TestStudies:
             ("sac", 1)
         ]
 
-    def test_find_a_run_that_they_share_under_their_own_names(self, tmp_path: Path) -> None:
+    def test_find_a_shared_run_under_their_own_names(self, tmp_path: Path) -> None:
         for study, label in (
             ("table-1", "pac4sac"),
             ("table-2", "bellman+conservative+exploration"),
@@ -310,7 +304,7 @@ class TestStudies:
         ]
         assert [run.studies for run in found.runs] == [("table-1", "table-2")]
 
-    def test_of_calibration_keep_their_runs_from_the_results(self, tmp_path: Path) -> None:
+    def test_of_calibration_exclude_their_runs_from_the_results(self, tmp_path: Path) -> None:
         write_run(tmp_path / "calibration", CARTPOLE, "sac", 1000)
         write_run(tmp_path / "results", CARTPOLE, "sac", 0)
         expecting(tmp_path / "calibration", "updates-per-step", "calibration")
@@ -322,7 +316,7 @@ class TestStudies:
             ("sac (calibration)", 1000),
         ]
 
-    def test_know_their_runs_by_name_if_they_store_no_identities(self, tmp_path: Path) -> None:
+    def test_find_their_runs_by_name_if_they_store_no_identities(self, tmp_path: Path) -> None:
         write_run(tmp_path / "calibration", CARTPOLE, "sac", 1000)
         expecting(tmp_path / "calibration", "updates-per-step", "calibration")
         add_to_archive([tmp_path / "calibration"], tmp_path / "archive")
@@ -334,7 +328,7 @@ class TestStudies:
         assert [run.chose for run in found.runs] == ["calibration"]
         assert not found.missing
 
-    def test_costs_of_two_machines_stand_side_by_side(self, tmp_path: Path) -> None:
+    def test_costs_of_two_machines_are_both_stored(self, tmp_path: Path) -> None:
         for device, gpu in (("cpu", None), ("cuda", "NVIDIA H200")):
             machine = {"system": "Linux", "processor": "x86_64", "cores": 16, "gpu": gpu}
             rows = [{"algo": "sac", "seconds_per_1000_steps": [1.0], "backend": "eager"}]
@@ -360,7 +354,7 @@ def test_a_cost_that_was_changed_is_reported(tmp_path: Path) -> None:
         add_to_archive([tmp_path / "archive"], tmp_path / "new")
 
 
-def test_the_command_tells_what_it_took(
+def test_the_command_reports_the_added_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -376,7 +370,7 @@ def test_the_command_tells_what_it_took(
     assert "b is not a folder" in capsys.readouterr().err
 
 
-def test_a_run_that_started_from_an_agent_is_kept_beside_the_one_from_scratch_and_apart_from_it(
+def test_a_run_started_from_an_agent_is_stored_separately_from_one_with_new_weights(
     tmp_path: Path,
 ) -> None:
     agent = "0123456789ab"

@@ -25,7 +25,7 @@ def sample(colour: str) -> np.ndarray:
     return torch.cat(rows, 1).numpy()
 
 
-def test_a_step_by_hand() -> None:
+def test_a_step_matches_values_computed_by_hand() -> None:
     processes, phi = torch.tensor([[[1.0, -2.0]]]), torch.tensor([[0.6, 0.8]])
     noise = advance(processes, torch.tensor([[[0.5, 1.0]]]), phi)
     first, second = 0.6 * 1.0 + 0.8 * 0.5, 0.8 * -2.0 + 0.6 * 1.0
@@ -44,7 +44,7 @@ def test_ornstein_uhlenbeck_noise_has_the_correlation_of_ddpg() -> None:
     assert lags == pytest.approx([0.85, 0.85**2], abs=0.03)
 
 
-def test_the_power_of_pink_noise_falls_as_one_over_f() -> None:
+def test_the_power_of_pink_noise_decreases_as_1_over_f() -> None:
     power = (np.abs(np.fft.rfft(sample("pink"))) ** 2).mean(0)
     frequency = np.fft.rfftfreq(STEPS)
     inside = (frequency > 0.004) & (frequency < 0.1)
@@ -53,7 +53,7 @@ def test_the_power_of_pink_noise_falls_as_one_over_f() -> None:
 
 
 @pytest.mark.parametrize("algo", ["sac", "td3", "ddpg", "pac4sac-explore"])
-def test_every_agent_can_explore_with_it(algo: str) -> None:
+def test_every_agent_can_explore_with_coloured_noise(algo: str) -> None:
     settings = {"noise_colour": "pink"} | ({"shots": 3} if "explore" in algo else {})
     learner = train(make_learner(algo, **settings), 14)
     processes = learner.state["noise_processes"]
@@ -79,14 +79,14 @@ def test_white_noise_needs_no_state() -> None:
     assert "noise_processes" not in agent.initial_state([0], torch.device("cpu"))
 
 
-def test_a_run_draws_the_same_beside_runs_with_more_shots() -> None:
+def test_a_run_draws_the_same_in_a_cohort_with_more_shots() -> None:
     alone = make_agent("sac", {"shots": 2}, noise_colour="pink")
     beside = make_agent("sac", {"shots": 2}, {"shots": 5}, noise_colour="pink")
     one, both = (tape_reading(agent, range(agent.runs))["innovations"] for agent in (alone, beside))
     assert torch.equal(one[0], both[0, :2])
 
 
-def test_an_agent_without_noise_of_its_own_refuses_it() -> None:
+def test_an_agent_without_exploration_noise_refuses_a_noise_colour() -> None:
     class Silent(type(make_agent("sac"))):  # type: ignore[misc]
         exploration_stream = ""
 

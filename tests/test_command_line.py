@@ -30,7 +30,7 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) ->
 # --- help
 
 
-def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys) == shown(capsys, "--help")
     assert shown(capsys, "study") == shown(capsys, "study", "--help")
 
@@ -75,7 +75,7 @@ def test_each_option_has_its_own_help(
         (["xyzzy"], "use one of demo, train, resume,"),
     ],
 )
-def test_a_mistyped_command_is_told_with_the_one_that_was_meant(
+def test_a_mistyped_command_gets_a_suggestion(
     arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
@@ -95,7 +95,7 @@ def test_a_mistyped_command_is_told_with_the_one_that_was_meant(
         (["--threads", "2"], 2),
     ],
 )
-def test_whole_numbers_may_be_written_as_people_write_them(
+def test_whole_numbers_may_have_exponents_and_separators(
     flags: list[str], expected: object
 ) -> None:
     assert (
@@ -157,7 +157,7 @@ def test_no_similar_name_is_suggested_for_an_unknown_one(
     assert "pac4sac list tasks" in error
 
 
-def test_lists_come_without_torch() -> None:
+def test_lists_do_not_import_torch() -> None:
     code = (
         "import sys; from pac4sac.cli.main import main\n"
         "for what in ('algos', 'presets', 'settings', 'studies', 'tasks'): assert "
@@ -172,7 +172,7 @@ def test_lists_come_without_torch() -> None:
     )
 
 
-def test_what_is_listed_is_what_the_classes_say() -> None:
+def test_listed_json_matches_the_classes() -> None:
     assert LISTED.read_text(encoding="utf-8") == listed_content(), "run python -m pac4sac.cli.list"
 
 
@@ -231,9 +231,7 @@ def test_a_comparison_shows_intervals_and_the_final_evaluation_at_every_width(
 # --- one word for the policy without noise
 
 
-def test_logs_that_call_the_deterministic_policy_greedy_are_still_understood(
-    tmp_path: Path,
-) -> None:
+def test_older_logs_with_the_policy_name_greedy_are_read(tmp_path: Path) -> None:
     write_run(tmp_path, task("cartpole-swingup"), "sac", 0, [800.0] * 40)
     (log,) = tmp_path.rglob("evaluations.jsonl")
     (run,) = read_runs(tmp_path)

@@ -76,7 +76,7 @@ def test_a_curve_of_another_project_is_a_further_variant(
     assert len(joined.runs) == 6
 
 
-def test_a_row_tells_what_became_of_an_algorithm(compared: pac4sac.Comparison) -> None:
+def test_a_row_has_the_result_of_an_algorithm(compared: pac4sac.Comparison) -> None:
     assert compared.complete
     sac, auto = compared.rows
     scores, regrets = compared.scores(), {}
@@ -107,7 +107,7 @@ def test_a_row_tells_what_became_of_an_algorithm(compared: pac4sac.Comparison) -
     assert auto["p_holm"] == pytest.approx(welch.pvalue)  # of the only comparison
 
 
-def test_its_runs_page_and_figures_can_be_opened(compared: pac4sac.Comparison) -> None:
+def test_runs_page_and_figures_of_a_comparison_exist(compared: pac4sac.Comparison) -> None:
     assert [run.run for run in compared.runs] == [
         f"{algo}-seed{k}" for algo in ("sac", "sac-auto") for k in range(3)
     ]
@@ -145,7 +145,7 @@ def test_the_command_gives_the_same_numbers_and_prints_the_same_table(
     assert [row["algo"] for row in csv.DictReader(table.open())] == ["sac", "sac-auto"]
 
 
-def test_called_again_it_trains_nothing_and_finds_the_same(
+def test_a_repeated_comparison_trains_nothing_and_gives_the_same_result(
     compared: pac4sac.Comparison, cohorts_trained: list[Any]
 ) -> None:
     again = pac4sac.compare(TASK, **ASKED, out=compared.folder)
@@ -162,16 +162,14 @@ def test_called_again_it_trains_nothing_and_finds_the_same(
     assert not cohorts_trained
 
 
-def test_an_unfinished_comparison_says_so(tmp_path: Path, cohorts_trained: list[Any]) -> None:
+def test_an_unfinished_comparison_is_reported(tmp_path: Path, cohorts_trained: list[Any]) -> None:
     found = pac4sac.compare(TASK, **ASKED, **HOW, out=tmp_path / "stopped")
     assert len(cohorts_trained) == 1
     assert (found.complete, found.runs, found.rows) == (False, [], [])
     assert "Unfinished, because the time is up" in str(found)
 
 
-def test_an_algorithm_of_ones_own_can_be_the_baseline(
-    tmp_path: Path, cohorts_trained: list[Any]
-) -> None:
+def test_a_custom_algorithm_can_be_the_baseline(tmp_path: Path, cohorts_trained: list[Any]) -> None:
     own = "training_agents:Statue"
     pac4sac.compare(TASK, f"{own}, sac", seeds=0, steps=20_000, out=tmp_path / "own")
     about = json.loads((tmp_path / "own" / "study.json").read_bytes())
@@ -180,7 +178,7 @@ def test_an_algorithm_of_ones_own_can_be_the_baseline(
     )
 
 
-def test_a_task_may_be_made_by_hand_and_settings_go_to_those_who_have_them() -> None:
+def test_a_comparison_accepts_a_task_object_and_settings_of_some_algorithms() -> None:
     task = pac4sac.Task("mine", "Pendulum-v1", horizon=50)
     study = comparison_study(
         task, ["pac4sac", "ddpg"], [0, 1], {"shots": "7", "width": [16]}, 20_000, None
@@ -191,7 +189,7 @@ def test_a_task_may_be_made_by_hand_and_settings_go_to_those_who_have_them() -> 
     assert study.tasks == (replace(task, steps=20_000),)
 
 
-def test_a_preset_for_one_algorithm_is_in_its_name(
+def test_the_name_of_a_variant_includes_its_preset(
     tmp_path: Path, cohorts_trained: list[Any]
 ) -> None:
     asked = ["--algos", "sac,pac4sac", "--baseline", "pac4sac", "--preset", "pac4sac:best"]
@@ -225,7 +223,7 @@ def test_the_settings_that_differ_are_printed_and_reported(
     assert rows == [{"setting": "lr", "sac": "0.0003", "ddpg": "0.5"}]
 
 
-def test_the_seeds_that_would_decide_are_counted() -> None:
+def test_the_number_of_seeds_needed_for_a_decision_is_reported() -> None:
     # n = 2 (z₀.₉₇₅ + z₀.₈)² σ²/δ² = 15.7 for δ = σ, by the normal approximation; 17 by the t-test
     assert seeds_needed(Summary(5, 1.0, 1.0), Summary(5, 0.0, 1.0)) == 17
     assert seeds_needed(Summary(5, 0.0, 1.0), Summary(5, 0.0, 1.0)) == MOST_SEEDS
@@ -233,7 +231,7 @@ def test_the_seeds_that_would_decide_are_counted() -> None:
     assert seeds_needed(Summary(5, 1.0, 0.0), Summary(5, 0.0, 0.0)) is None
 
 
-def test_advice_names_each_metric_that_is_undecided(
+def test_advice_names_each_undecided_metric(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small = [f"{name}={value}" for name, value in SETTINGS.items()]
@@ -290,7 +288,7 @@ def test_advice_names_each_metric_that_is_undecided(
         ({"log_every": 0}, "log_every must be a whole number at least 1"),
     ],
 )
-def test_what_cannot_be_is_told_before_a_folder_is_made(
+def test_invalid_arguments_are_reported_before_a_folder_is_created(
     wrong: dict[str, Any], sentence: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=sentence):
@@ -298,7 +296,7 @@ def test_what_cannot_be_is_told_before_a_folder_is_made(
     assert not (tmp_path / "none").exists()
 
 
-def test_a_file_names_what_to_compare(
+def test_a_config_file_sets_the_compared_algorithms(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], cohorts_trained: list[Any]
 ) -> None:
     file, out = tmp_path / "compare.toml", tmp_path / "out"
@@ -323,12 +321,12 @@ def test_a_file_names_what_to_compare(
 
 
 @pytest.mark.parametrize("call", [pac4sac.compare, pac4sac.train])
-def test_a_task_that_is_none_is_told(call: Any, tmp_path: Path) -> None:
+def test_an_invalid_task_is_reported(call: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^task must be .*Task.*, not 3"):
         call(3, out=tmp_path / "none")
 
 
-def test_a_warning_of_a_cohort_reaches_whoever_called(
+def test_a_warning_from_a_cohort_reaches_the_caller(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def warned(cohorts: Any, parallel: int, stop: StopRequest, watcher: Any, *_: Any) -> list[str]:
@@ -341,7 +339,7 @@ def test_a_warning_of_a_cohort_reaches_whoever_called(
         pac4sac.compare(TASK, **ASKED, out=tmp_path / "warned")
 
 
-def test_a_number_printed_beside_the_papers_has_its_verdict() -> None:
+def test_a_number_next_to_the_papers_number_has_its_verdict() -> None:
     regret = Cell("1.8 ± 0.1", published="paper 6.5 ± 0.3", verdict="not comparable")
     columns = [Column("Algorithm", lambda algo: algo), Column("regret", lambda algo: regret)]
     printed = tables_as_text([Table("table-1", "Table 1", columns, ["sac"])])

@@ -20,7 +20,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(tmp_path_factory.mktemp("rung") / "short", settings=SWEPT, steps=SHORT).folder
 
 
-def test_runs_continue_without_the_others_of_their_cohort(short: Path, tmp_path: Path):
+def test_some_runs_of_a_cohort_continue_alone(short: Path, tmp_path: Path):
     labels = {"sac-lr=0.003"}
     assert continue_apart(short, labels, tmp_path / "apart", LONG)
     assert not list(tmp_path.glob("*.part"))
@@ -49,7 +49,7 @@ def test_all_runs_of_a_cohort_continue_byte_for_byte(short: Path, tmp_path: Path
     assert rows(tmp_path / "apart", run, "evaluations")[-1]["step"] == LONG
 
 
-def test_nothing_is_made_of_runs_that_are_not_there(short: Path, tmp_path: Path):
+def test_no_experiment_is_made_for_missing_runs(short: Path, tmp_path: Path):
     assert not continue_apart(short, {"other"}, tmp_path / "apart", LONG)
     copy = shutil.copytree(short, tmp_path / "copy")
     shutil.rmtree(copy / "cohorts")
@@ -57,7 +57,7 @@ def test_nothing_is_made_of_runs_that_are_not_there(short: Path, tmp_path: Path)
     assert not (tmp_path / "apart").exists()
 
 
-def test_what_was_begun_is_described_as_interrupted(short: Path, tmp_path: Path):
+def test_continued_runs_are_described_as_interrupted(short: Path, tmp_path: Path):
     continue_apart(short, {"sac-lr=0.001"}, tmp_path / "apart", LONG)
     about = json.loads((tmp_path / "apart/runs/sac-lr=0.001-seed0/run.json").read_text())
     assert (about["status"], about["task"]["steps"]) == ("interrupted", LONG)

@@ -8,7 +8,7 @@ from pac4sac.base import cores
 from pac4sac.base.errors import UserError
 
 
-def test_a_share_given_by_the_environment_counts_instead_of_the_machine(monkeypatch):
+def test_an_environment_variable_overrides_the_number_of_cores(monkeypatch):
     monkeypatch.delenv(cores.SHARE, raising=False)
     assert cores.cores() == cores.machine_cores()
     monkeypatch.setenv(cores.SHARE, "3")
@@ -16,7 +16,7 @@ def test_a_share_given_by_the_environment_counts_instead_of_the_machine(monkeypa
 
 
 @pytest.mark.parametrize("nonsense", ["", "0", "-2", "2.5", "many"])
-def test_nonsense_is_no_share(monkeypatch, nonsense):
+def test_an_invalid_number_of_cores_is_refused(monkeypatch, nonsense):
     monkeypatch.setenv(cores.SHARE, nonsense)
     with pytest.raises(UserError, match="whole number above 0"):
         cores.cores()
@@ -45,7 +45,7 @@ def test_cohorts_get_cores_by_the_work_of_their_simulators(monkeypatch):
     ("chosen", "expected"),
     [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
 )
-def test_waiting_threads_of_torch_sleep_soon_unless_the_user_chose_otherwise(chosen, expected):
+def test_waiting_torch_threads_sleep_soon_unless_configured_otherwise(chosen, expected):
     unset = {
         name: value
         for name, value in os.environ.items()

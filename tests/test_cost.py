@@ -88,7 +88,7 @@ class Stopwatch:
         return float(len(self.log))
 
 
-def test_all_are_warmed_up_before_rounds_in_an_order_that_rotates() -> None:
+def test_all_algorithms_are_warmed_up_before_rounds_in_rotating_order() -> None:
     log: list[tuple[str, int]] = []
     timed = [Stopwatch(name, log, warmup) for name, warmup in (("a", 5), ("b", 6), ("c", 7))]
     cost.take_turns(timed, 4)  # type: ignore[arg-type]
@@ -135,7 +135,7 @@ def test_the_timed_backend_is_the_one_that_training_chooses(
     assert chosen == ["eager", "compiled"]
 
 
-def test_threads_that_were_asked_for_are_those_of_every_algorithm(
+def test_requested_threads_are_used_for_every_algorithm(
     study: Study, tmp_path: Path, threads_before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acting = watched(monkeypatch, Learner, "act", lambda learner: learner)
@@ -167,7 +167,7 @@ def test_every_pool_is_closed_when_a_turn_fails(
     assert not (tmp_path / "cost.json").exists()
 
 
-def test_a_study_of_cost_alone_times_every_task_with_its_own_updates(
+def test_a_pure_cost_study_times_every_task_with_its_updates_per_step(
     study: Study, tmp_path: Path, threads_before: int
 ) -> None:
     tasks = (study.tasks[0], replace(load_study("table-1").tasks[1], steps=10))
@@ -225,7 +225,7 @@ def verdict(folder: Path) -> str:
     )
 
 
-def test_ratios_within_rounds_are_immune_to_a_machine_that_slows_down(tmp_path: Path) -> None:
+def test_ratios_within_rounds_do_not_depend_on_a_slowdown_of_the_machine(tmp_path: Path) -> None:
     turns = Machine(FoundCost("here", "cost", machine_that_slows_down(2))).relative("pac4sac")
     assert turns is not None
     assert turns.value == pytest.approx(1.2, abs=0.02)
@@ -253,9 +253,7 @@ def test_rounds_are_shown_by_their_median_and_extremes_with_the_rule_of_the_verd
     assert "timed one after another" not in page
 
 
-def test_an_older_measurement_is_shown_by_its_mean_and_said_not_to_be_taken_in_turns(
-    tmp_path: Path,
-) -> None:
+def test_an_older_measurement_shows_its_mean_and_is_marked_as_not_in_turns(tmp_path: Path) -> None:
     times = {"sac": [2.0, 2.2], "pac4sac": [3.0, 3.2]}
     write_report([write_cost(tmp_path, content(1, times))], tmp_path / "out")
     page = (tmp_path / "out" / "report.md").read_text()
@@ -266,7 +264,7 @@ def test_an_older_measurement_is_shown_by_its_mean_and_said_not_to_be_taken_in_t
 
 
 @pytest.mark.parametrize("value", ["2.0", None, True, -1.0, 0, float("nan"), [1.0]])
-def test_a_time_that_is_not_a_positive_number_is_damage(tmp_path: Path, value: Any) -> None:
+def test_a_time_that_is_not_positive_counts_as_damage(tmp_path: Path, value: Any) -> None:
     about = content(2, {"sac": [2.0, value], "pac4sac": [3.0, 3.1]})
     with pytest.raises(UserError, match=r"cost\.json is damaged: .* is not a time"):
         read_cost(write_cost(tmp_path, about) / "cost.json")
@@ -285,7 +283,7 @@ def test_in_an_archive_a_new_measurement_replaces_an_older_one(tmp_path: Path) -
     assert json.loads(kept.read_text())["version"] == 2
 
 
-def test_a_solved_run_costs_the_steps_of_all_runs_over_those_solved(tmp_path: Path) -> None:
+def test_steps_per_solved_run_are_all_steps_divided_by_solved_runs(tmp_path: Path) -> None:
     """SAC: 40 + 10 + 10 thousand steps for two that were solved, at 2 and 0.5 seconds per
     thousand."""
     for seed, fails in enumerate((40, 10, 10)):

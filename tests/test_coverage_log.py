@@ -37,7 +37,7 @@ def test_the_mean_distance_to_the_nearest_other_state() -> None:
     assert nearest_distance(torch.stack([SQUARE, line])).tolist() == [1.0, 2.5]
 
 
-def test_of_states_that_are_the_same_the_nearest_is_at_no_distance() -> None:
+def test_equal_states_have_distance_zero() -> None:
     assert nearest_distance(torch.full((1, 5, 3), 1234.5)).tolist() == [0.0]
 
 
@@ -49,7 +49,7 @@ def test_the_log_volume_is_half_the_log_determinant_in_grains() -> None:
     assert log_volume(SQUARE.unsqueeze(0)).tolist() == pytest.approx([expected], rel=1e-9)
 
 
-def test_twice_as_wide_in_every_direction_is_a_log_volume_more_by_ln_2_for_each() -> None:
+def test_doubling_the_spread_adds_ln_2_per_dimension_to_the_log_volume() -> None:
     states = torch.randn(1, 200, 3, generator=torch.Generator().manual_seed(0))
     gained = log_volume(2 * states) - log_volume(states)
     assert gained.tolist() == pytest.approx([3 * math.log(2)], rel=1e-3)
@@ -58,7 +58,7 @@ def test_twice_as_wide_in_every_direction_is_a_log_volume_more_by_ln_2_for_each(
     )
 
 
-def test_what_never_moves_adds_nothing_to_either() -> None:
+def test_constant_dimensions_add_nothing() -> None:
     still = torch.cat([SQUARE, torch.full((4, 2), 7.0)], 1)
     for measure in (nearest_distance, log_volume):
         assert measure(still.unsqueeze(0)).tolist() == pytest.approx(
@@ -68,7 +68,7 @@ def test_what_never_moves_adds_nothing_to_either() -> None:
 
 
 @pytest.mark.parametrize(("length", "count"), [(10, 10), (10, 3), (1999, 1000), (25_000, 1000)])
-def test_a_sample_has_different_states_from_all_over_the_buffer(length: int, count: int) -> None:
+def test_a_sample_has_different_states_from_the_whole_buffer(length: int, count: int) -> None:
     generator = torch.Generator().manual_seed(1)
     uniforms = torch.stack(
         [torch.zeros(count), torch.rand(count, generator=generator), torch.ones(count)]
@@ -104,7 +104,7 @@ def test_a_run_has_the_same_measurement_in_any_cohort(monkeypatch: pytest.Monkey
     assert alone.nearest != other.nearest  # another seed draws other states
 
 
-def test_only_what_the_buffer_still_holds_counts() -> None:
+def test_only_states_in_the_replay_buffer_count() -> None:
     states = torch.cat([1e6 * torch.randn(1, 64, 3), torch.full((1, 64, 3), 2.0)], 1)
     (coverage_of_run,) = measure_coverage(with_replay(states, [0]))
     assert (coverage_of_run.nearest, coverage_of_run.log_volume, coverage_of_run.states) == (
@@ -171,7 +171,7 @@ def _statue(folder: Path, seed: int) -> list[dict[str, float]]:
     return rows(folder, f"training_agents.Statue-seed{seed}", "coverage")
 
 
-def test_measuring_coverage_never_disturbs_training(folder: Path, tmp_path: Path) -> None:
+def test_measuring_coverage_does_not_change_training(folder: Path, tmp_path: Path) -> None:
     undisturbed = train(tmp_path / "x", **COVERAGE | {"coverage_every": 0}).folder
     assert_trained_alike(folder, undisturbed)
 
@@ -185,13 +185,13 @@ def test_a_resumed_run_has_the_same_log(
     assert same(tmp_path / "x", folder)
 
 
-def test_of_a_run_that_stops_early_nothing_is_counted_that_came_after(tmp_path: Path) -> None:
+def test_a_run_that_stopped_early_counts_no_later_states(tmp_path: Path) -> None:
     easy = Task("easy", DRIFT.env_id, 30, r_limit=-1e9)
     stopping = {"task": easy, "stop_when_solved": True, "coverage_every": 70}
     logged = rows(train(tmp_path / "x", **stopping).folder, "sac-seed0", "coverage")
     assert [(row["step"], row["states"]) for row in logged] == [(70, 70), (140, 140), (150, 150)]
 
 
-def test_a_senseless_schedule_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_schedule_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="coverage_every must be a whole number at least 0, not -1"):
         pac4sac.train(DRIFT, out=tmp_path / "x", coverage_every=-1)

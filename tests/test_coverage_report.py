@@ -141,7 +141,7 @@ def test_the_end_is_not_shown_while_runs_are_in_progress(tmp_path: Path) -> None
     assert "narrower (`pac4sac-without-shooting`)" in sentence
 
 
-def test_a_damaged_log_has_no_last_measurement_and_does_no_other_harm(tmp_path: Path) -> None:
+def test_a_damaged_log_only_loses_its_last_measurement(tmp_path: Path) -> None:
     run = write_run(tmp_path, own_task(), "sac", 0)
     write_coverage(run, [1.0, 2.0], [100, 4000])
     with (run / "coverage.jsonl").open("a") as log:
@@ -161,7 +161,7 @@ def test_a_damaged_log_has_no_last_measurement_and_does_no_other_harm(tmp_path: 
 # --- in archives
 
 
-def test_an_archive_keeps_coverage_where_there_is_some(tmp_path: Path) -> None:
+def test_an_archive_keeps_measured_coverage(tmp_path: Path) -> None:
     write_variant(tmp_path / "in", "pac4sac", [1.0])
     write_run(tmp_path / "in", CARTPOLE, "sac", 0)
     add_to_archive([tmp_path / "in"], tmp_path / "archive")
@@ -174,7 +174,7 @@ def test_an_archive_keeps_coverage_where_there_is_some(tmp_path: Path) -> None:
     assert ["coverage" in line for line in lines] == [True, False]
 
 
-def test_what_was_measured_of_a_run_at_different_times_comes_together(tmp_path: Path) -> None:
+def test_measurements_of_copies_of_a_run_are_combined(tmp_path: Path) -> None:
     """Trained for one study with its bias, for another with its coverage, to the same end."""
     write_bias(write_run(tmp_path / "a", CARTPOLE), [5.0] * 20)
     write_coverage(write_run(tmp_path / "b", CARTPOLE), [1.0] * len(STEPS))
@@ -186,7 +186,7 @@ def test_what_was_measured_of_a_run_at_different_times_comes_together(tmp_path: 
         assert (len(run.bias), len(run.coverage)) == (20, len(STEPS))
 
 
-def test_measurements_of_a_run_that_ended_otherwise_stay_apart(tmp_path: Path) -> None:
+def test_measurements_of_different_copies_of_a_run_are_not_combined(tmp_path: Path) -> None:
     write_bias(write_run(tmp_path / "a", CARTPOLE, returns=[100.0] * 40), [5.0] * 20)
     write_coverage(write_run(tmp_path / "b", CARTPOLE, returns=[101.0] * 40), [1.0] * len(STEPS))
     add_to_archive([tmp_path / "a", tmp_path / "b"], tmp_path / "archive", keep_first=True)

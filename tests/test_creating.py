@@ -63,7 +63,7 @@ def at_once(number: int, work: Callable[[int], int]) -> list[int]:
     return codes
 
 
-def test_of_many_that_train_into_one_folder_one_does_and_the_others_are_told(
+def test_only_one_of_many_processes_trains_into_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
@@ -80,7 +80,7 @@ def test_of_many_that_train_into_one_folder_one_does_and_the_others_are_told(
     assert all("another process" in sentence or "is not empty" in sentence for sentence in told)
 
 
-def test_without_a_name_each_gets_a_folder_of_its_own(
+def test_without_a_name_each_training_gets_a_separate_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)

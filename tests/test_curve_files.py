@@ -69,7 +69,7 @@ def test_what_is_exported_is_read_back_by_pandas_and_by_this_package(ours: Path,
     ]
 
 
-def test_variants_of_one_name_are_exported_under_two(ours: Path, tmp_path: Path):
+def test_variants_with_equal_names_are_exported_with_different_names(ours: Path, tmp_path: Path):
     write_run(tmp_path / "more", TASK, "sac", 0, [-9.0] * 5, settings={"lr": 0.01})
     export_curves([ours, tmp_path / "more"], tmp_path / "curves.csv")
     names = set(pd.read_csv(tmp_path / "curves.csv").exp_name)
@@ -93,7 +93,7 @@ def test_foreign_curves_are_variants_of_the_report(ours: Path, tmp_path: Path):
     assert (tmp_path / "report" / "figures" / "evaluations-Pendulum-v1.svg").is_file()
 
 
-def test_foreign_curves_need_no_runs_of_ours(tmp_path: Path):
+def test_foreign_curves_can_be_reported_alone(tmp_path: Path):
     file = curves_file(tmp_path, *rows_of("a", [1.0, 2.0]), *rows_of("b", [3.0, 5.0], last=2000))
     (variants,) = read_context([file]).variants.values()
     # b is compared where a ends
@@ -134,7 +134,7 @@ ROW = "a,Pendulum-v1,0,avg_return,1000,1.0"
         ([], HEAD, "no row"),
     ],
 )
-def test_a_wrong_file_is_refused_before_a_report_is_written(
+def test_an_invalid_curve_file_is_refused_before_a_report_is_written(
     rows: list[str], head: str, word: str, tmp_path: Path
 ):
     file = curves_file(tmp_path, *rows, head=head)
@@ -171,7 +171,9 @@ def test_compare_refuses_curves_that_do_not_fit_before_it_trains(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_commands(ours: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_curve_commands_export_and_compare(
+    ours: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     file = str(curves_file(tmp_path, *rows_of("simba", [-150.0])))
     assert main(["report", file]) == 2
     assert "--out" in capsys.readouterr().err

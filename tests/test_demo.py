@@ -51,7 +51,7 @@ def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str,
     return asked
 
 
-def test_an_interrupted_demo_ends_with_figure_video_and_three_sentences(trainings, capsys):
+def test_an_interrupted_demo_still_writes_figure_video_and_result(trainings, capsys):
     assert main(["demo"]) == 0
     folder, said = Path("experiments/demo"), " ".join(capsys.readouterr().out.split())
     assert trainings[0]["settings"] == {"updates_per_step": 2}
@@ -95,7 +95,7 @@ def test_a_demo_stopped_before_an_episode_ended_reports_it(trainings, monkeypatc
     assert "stopped before the first episode ended" in capsys.readouterr().out
 
 
-def test_no_minutes_are_refused_before_anything_is_written(trainings, capsys):
+def test_zero_minutes_are_refused_before_any_file_is_written(trainings, capsys):
     assert main(["demo", "--max-minutes", "0"]) == 2
     assert not Path("experiments").exists()
 

@@ -70,7 +70,7 @@ def test_the_picture_fits_every_terminal(width: int, height: int, seeds: int, tm
     assert len(lines) <= max(height, 10)
 
 
-def test_runs_that_do_not_fit_are_summed_up(tmp_path: Path):
+def test_runs_that_do_not_fit_are_summarised(tmp_path: Path):
     display = LiveDisplay(console(80, 16))
     runs = cartpole_runs(20)
     begin(display, tmp_path, runs)
@@ -97,9 +97,7 @@ def test_the_display_distinguishes_solved_failed_and_running_runs(tmp_path: Path
     assert rows["seed 2"][-2:] == ["0", "running"]
 
 
-def test_a_run_that_is_good_but_not_solved_shows_how_often_and_how_long_it_was_above_the_limit(
-    tmp_path: Path,
-):
+def test_an_unsolved_run_shows_its_episodes_above_the_threshold_and_best_streak(tmp_path: Path):
     display = LiveDisplay(console(100, 30))
     (run,) = cartpole_runs(1)
     begin(display, tmp_path, [run])
@@ -121,7 +119,7 @@ def test_the_bar_shows_the_percentage(tmp_path: Path):
     assert drawn(display)[1].endswith("━  25%")
 
 
-def test_the_time_left_is_reckoned_from_when_updates_began(
+def test_the_time_left_is_estimated_from_steps_with_updates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     now = [100.0]
@@ -138,7 +136,7 @@ def test_the_time_left_is_reckoned_from_when_updates_began(
     assert display.pace()[-1] == f"{clock(3890)} left"
 
 
-def test_before_the_start_and_between_cohorts_it_says_that_it_prepares(tmp_path: Path):
+def test_before_the_start_and_between_cohorts_the_display_shows_preparing(tmp_path: Path):
     with displayed(console(80, 24)) as display:
         assert isinstance(display, LiveDisplay)
         assert "Preparing" in drawn(display)[0]
@@ -183,7 +181,7 @@ def test_a_sparkline_has_a_bar_for_each_return_or_for_the_mean_of_several():
     assert sparkline([], 10, 0.0, 1.0).plain == ""
 
 
-def test_durations_are_read_as_clocks_are():
+def test_durations_are_shown_like_a_clock():
     assert [clock(s) for s in (5, 65, 3725)] == ["0:05", "1:05", "1:02:05"]
 
 
@@ -259,7 +257,7 @@ def test_without_a_threshold_the_last_returns_replace_the_metrics(tmp_path: Path
     assert "solved" not in text
 
 
-def test_episodes_of_different_lengths_are_judged_as_solved_but_not_counted(tmp_path: Path):
+def test_episodes_of_different_lengths_can_be_solved_but_have_no_episode_metrics(tmp_path: Path):
     # room for five whole episodes
     task = dataclasses.replace(get_task("Pendulum-v1"), r_limit=100.0, steps=1000)
     runs = make_runs(task, "sac", "default", [0, 1], {})
@@ -298,7 +296,7 @@ def test_the_table_fits_the_console(width: int, tmp_path: Path):
 
 
 @pytest.mark.parametrize("width", [80, 140])
-def test_the_names_of_runs_stay_whole_and_other_columns_give_way(width: int, tmp_path: Path):
+def test_run_names_stay_whole_and_other_columns_are_omitted(width: int, tmp_path: Path):
     runs = cartpole_runs(2, xi=[0.0, 0.1], width=[64, 128])
     for run in runs:
         write(tmp_path, run, SOLVED)
@@ -311,7 +309,7 @@ def test_the_names_of_runs_stay_whole_and_other_columns_give_way(width: int, tmp
     assert ("▁" in "".join(table)) == (width == 140)
 
 
-def test_a_broken_run_is_named_and_counted(tmp_path: Path):
+def test_a_failed_run_is_named_and_counted(tmp_path: Path):
     runs = cartpole_runs(2)
     write(tmp_path, runs[0], SOLVED)
     write(tmp_path, runs[1], [1.0], "diverged")

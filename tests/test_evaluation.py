@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(tmp_path_factory.mktemp("agents") / "x", "pac4sac", **options).folder
 
 
-def test_evaluations_never_disturb_training(folder: Path, tmp_path: Path) -> None:
+def test_evaluations_do_not_change_training(folder: Path, tmp_path: Path) -> None:
     undisturbed = train(
         tmp_path / "x",
         "pac4sac",
@@ -56,12 +56,12 @@ def test_both_policies_are_evaluated_on_schedule_and_once_at_the_end(folder: Pat
     assert len({tuple(row["returns"]) for row in evaluations}) == len(evaluations)
 
 
-def test_on_a_schedule_that_meets_the_end_the_last_evaluation_is_made_once(tmp_path: Path) -> None:
+def test_an_evaluation_scheduled_at_the_end_is_made_once(tmp_path: Path) -> None:
     folder = train(tmp_path / "x", steps=90, evaluate_every=45).folder
     assert [row["step"] for row in rows(folder, "sac-seed0", "evaluations")] == [45, 90]
 
 
-def test_where_nothing_ends_an_episode_it_is_evaluated_over_as_many_steps_as_it_was_trained(
+def test_without_a_time_limit_evaluation_episodes_are_cut_after_the_step_budget(
     tmp_path: Path,
 ) -> None:
     endless = pac4sac.Task("endless", "training_environments:EndlessDrift-v0")
@@ -75,7 +75,7 @@ def test_where_nothing_ends_an_episode_it_is_evaluated_over_as_many_steps_as_it_
     assert np.isfinite(evaluation["returns"]).all()
 
 
-def test_only_runs_that_shoot_are_evaluated_with_shooting(tmp_path: Path) -> None:
+def test_only_runs_with_shooting_are_evaluated_with_shooting(tmp_path: Path) -> None:
     folder = train(tmp_path / "x", steps=50, settings={"shots": [1, 2]}, seeds=(0,)).folder
     assert [row["policy"] for row in rows(folder, "sac-shots=1-seed0", "evaluations")] == [
         "deterministic"
@@ -86,7 +86,7 @@ def test_only_runs_that_shoot_are_evaluated_with_shooting(tmp_path: Path) -> Non
     ]
 
 
-def test_the_best_weights_kept_are_those_of_the_best_evaluation(folder: Path) -> None:
+def test_the_stored_best_weights_are_those_of_the_best_evaluation(folder: Path) -> None:
     for seed in (0, 1):
         run = folder / "runs" / f"pac4sac-seed{seed}"
         evaluations = [
@@ -146,7 +146,7 @@ def test_an_evaluation_reports_progress_and_uses_one_thread_for_small_networks(
 # --- the agent file
 
 
-def test_a_loaded_agent_acts_as_the_one_in_training(folder: Path) -> None:
+def test_a_loaded_agent_acts_like_the_agent_in_training(folder: Path) -> None:
     states = load_file(newest(folder) / "learner.safetensors")
     observations = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
     runs = [pac4sac.load(folder / "runs" / f"pac4sac-seed{seed}").run for seed in (0, 1)]
@@ -164,7 +164,7 @@ def test_a_loaded_agent_acts_as_the_one_in_training(folder: Path) -> None:
         assert all(-1 <= action <= 1 for action in actions)
 
 
-def test_any_array_or_list_of_the_right_length_is_an_observation_and_no_other(folder: Path) -> None:
+def test_only_arrays_and_lists_of_the_right_length_are_observations(folder: Path) -> None:
     agent = pac4sac.load(folder / "runs" / "pac4sac-seed0")
     strided = np.arange(6, dtype=np.float32)[::-2]
     assert agent.act(strided, shooting=False) == agent.act([5.0, 3.0, 1.0], shooting=False)
@@ -282,7 +282,7 @@ def test_every_kind_of_agent_can_be_loaded_and_acts_in_both_ways(tmp_path: Path,
         assert abs(action.item()) <= 1
 
 
-def test_no_damaged_agent_file_is_taken_for_an_agent(folder: Path, tmp_path: Path) -> None:
+def test_a_damaged_agent_file_is_always_refused(folder: Path, tmp_path: Path) -> None:
     content = (folder / "runs" / "pac4sac-seed0" / "agent.safetensors").read_bytes()
     path, luck = tmp_path / "agent.safetensors", random.Random(0)
     for _ in range(150):
@@ -298,7 +298,7 @@ def test_no_damaged_agent_file_is_taken_for_an_agent(folder: Path, tmp_path: Pat
             pac4sac.load(path)
 
 
-def test_an_agent_file_without_all_of_its_parts_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_an_incomplete_agent_file_is_refused(folder: Path, tmp_path: Path) -> None:
     from pac4sac.training.agent_file import FORMAT, checksum, read_agent_file
 
     about, tensors = read_agent_file(folder / "runs" / "pac4sac-seed0" / "agent.safetensors")
@@ -323,7 +323,9 @@ def test_an_agent_file_without_all_of_its_parts_is_refused(folder: Path, tmp_pat
         pac4sac.load(saved(about, tensors, version=2))
 
 
-def test_of_several_runs_the_best_agent_is_loaded_and_named(folder: Path, tmp_path: Path) -> None:
+def test_the_best_agent_of_several_runs_is_loaded_with_a_warning(
+    folder: Path, tmp_path: Path
+) -> None:
     means = {
         run: rows(folder, run, "evaluations")[-1]["mean"]
         for run in ("pac4sac-seed0", "pac4sac-seed1")
@@ -353,7 +355,7 @@ def test_predict_has_the_signature_of_stable_baselines3(folder: Path) -> None:
     assert agent.predict(several, "kept", [True] * 4)[1] == "kept"
 
 
-def test_an_agent_is_evaluated_in_python_as_by_the_command(folder: Path) -> None:
+def test_evaluate_in_python_and_on_the_command_line_agree(folder: Path) -> None:
     path = folder / "runs" / "pac4sac-seed0"
     found = pac4sac.evaluate(path, episodes=3, seed=4)
     assert (found.run, found.policy, found.returns.shape) == ("pac4sac-seed0", "shooting", (3,))
@@ -380,7 +382,7 @@ def test_a_run_reads_back_from_its_description(folder: Path) -> None:
         ([], "policy: failed)"),
     ],
 )
-def test_an_evaluation_shows_a_spread_only_if_it_has_one(returns: list[float], end: str) -> None:
+def test_an_evaluation_of_one_episode_shows_no_std(returns: list[float], end: str) -> None:
     shown = repr(pac4sac.Evaluation("sac-seed0", "x", "deterministic", np.array(returns)))
     assert shown.startswith("Evaluation(sac-seed0 on x, deterministic policy: ")
     assert shown.endswith(end)

@@ -19,7 +19,7 @@ SAID = {
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_runs_and_says_what_it_found(example, tmp_path):
+def test_an_example_runs_and_prints_its_result(example, tmp_path):
     if "cartpole-swingup" in example.read_text():
         pytest.importorskip("pybullet")
     done = subprocess.run(

@@ -122,7 +122,7 @@ def test_a_share_of_the_candidates_is_uniform() -> None:
     assert not (a[1] == 1.0).any()
 
 
-def test_members_draw_apart_while_they_learn() -> None:
+def test_members_differ_after_learning() -> None:
     learner = train(make_learner(ALGO, critics=3, shots=4, updates_per_step=1), 20)
     weights = learner.state["critic"]
     assert not torch.equal(weights[:, 0], weights[:, 1])
@@ -145,12 +145,12 @@ def test_own_policies_are_judged_with_the_random_function_of_their_member() -> N
     assert agent.critic.prior_function(theta, s, a).abs().mean() > 0.5
 
 
-def test_scales_of_random_functions_are_never_mixed_in_a_cohort() -> None:
+def test_runs_of_a_cohort_share_the_scale_of_random_functions() -> None:
     # with them the critic has more weights, so other members would get other initial numbers
     assert "prior_scale" in make_config(ALGO).structure()
 
 
-def test_values_are_sampled_among_the_critics_and_not_the_random_functions() -> None:
+def test_values_are_sampled_from_the_critics_and_not_from_the_random_functions() -> None:
     agent = make_agent("sac-random-critic", functions=50)
     state = agent.initial_state([0], torch.device("cpu"))
     s, a = torch.randn(1, 3, agent.ds), torch.zeros(1, 3, 2)
@@ -172,6 +172,6 @@ def test_values_are_sampled_among_the_critics_and_not_the_random_functions() -> 
         ("shots", 0, "shots must be a whole number at least 1, not 0."),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(name: str, value: object, message: str) -> None:
+def test_invalid_settings_are_refused_in_a_sentence(name: str, value: object, message: str) -> None:
     with pytest.raises(UserError, match=message):
         make_config(ALGO, overrides={name: value})

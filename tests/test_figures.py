@@ -27,7 +27,7 @@ def table_1(tmp_path_factory: pytest.TempPathFactory) -> list[Variant]:
     return read_context([folder]).results("cartpole-swingup")
 
 
-def test_a_band_never_leaves_what_the_seeds_reached(tmp_path: Path) -> None:
+def test_a_band_stays_within_the_range_of_the_seeds(tmp_path: Path) -> None:
     for seed, last in enumerate((1000.0, 1000.0, 1000.0, 0.0)):  # a t-interval would go up to 1545
         write_run(tmp_path, own_task(steps=400), seed=seed, returns=[0.0, last])
     curve = learning_curves.mean_curve(read_runs(tmp_path))
@@ -85,7 +85,7 @@ def test_one_algorithm_has_one_colour_in_every_figure(table_1: list[Variant]) ->
     assert len(set(legend[1])) == len(table_1) + 1  # and the return threshold
 
 
-def test_a_profile_falls_from_all_runs_to_none(table_1: list[Variant]) -> None:
+def test_a_profile_decreases_from_all_runs_to_none(table_1: list[Variant]) -> None:
     left = rankings.task_profile(table_1[0], table_1).axes[0]
     for line in left.lines:
         fractions = np.asarray(line.get_ydata())
@@ -137,7 +137,7 @@ def ranking(width: float) -> Callable[[list[Variant]], Figure]:
     ],
     ids=["learning", "overview", "profile", "sweep", "shooting", "narrow ranking", "ranking"],
 )
-def test_no_text_is_cut_off_overlaps_or_is_crossed(
+def test_figures_have_no_clipped_or_overlapping_text(
     draw: Callable[[list[Variant]], Figure], many: list[Variant]
 ) -> None:
     assert len(many) == 12

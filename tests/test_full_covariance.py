@@ -60,9 +60,7 @@ def observe(agent: Agent, state: State, count: int = 4) -> None:
 # --- against the textbook
 
 
-def test_regression_after_an_episode_is_the_textbooks_with_noise_and_prior_from_the_scale_of_errors_and_targets() -> (
-    None
-):
+def test_regression_after_an_episode_matches_bayesian_linear_regression() -> None:
     agent = make_agent(ALGO, {"gamma": 0.9}, {"gamma": 0.9}, capacity=50)
     state = agent.initial_state([0, 1], CPU)
     active, n = torch.tensor([True, True]), torch.tensor(50)
@@ -137,7 +135,7 @@ def variance(agent: Agent, state: State, s: float, a: float) -> float:
     return v.item()
 
 
-def test_the_variance_shrinks_along_visited_features_and_stays_along_others() -> None:
+def test_the_variance_shrinks_only_along_visited_features() -> None:
     agent, state = on_paper(gamma=0.0)
     theta, y = agent.params(state, "critic"), torch.full((1, 1), 4.6)
     state["critic/count"] += 1
@@ -151,7 +149,7 @@ def test_the_variance_shrinks_along_visited_features_and_stays_along_others() ->
     assert variance(agent, state, 3.0, 1.0) == pytest.approx(9 * visited + prior, rel=1e-5)
 
 
-def test_a_draw_of_the_weights_has_the_covariance() -> None:
+def test_sampled_weights_have_the_stored_covariance() -> None:
     agent = make_agent(ALGO)
     state = agent.initial_state([0], CPU)
     observe(agent, state)
@@ -179,7 +177,7 @@ def test_the_actor_samples_q_from_its_variance_and_shooting_takes_the_mean() -> 
     assert agent.behaviour(state, column(1.0), draw).item() == pytest.approx(math.tanh(0.1))
 
 
-def test_the_critics_loss_has_the_variance_in_it_and_its_gradient_has_not() -> None:
+def test_the_critic_loss_includes_the_variance_but_its_gradient_does_not() -> None:
     target = Target(y=torch.tensor([[1.0, 0.0]]), a2=column(0.5, 0.5))
     batch = Batch(
         column(1.0, 2.0), column(0.5, 1.0), torch.zeros(1, 2), column(2.0, 1.0), torch.zeros(1, 2)
@@ -224,9 +222,7 @@ def test_a_run_learns_the_same_alone_and_in_a_cohort() -> None:
         assert not torch.equal(together.state[name][0], together.state[name][1])
 
 
-def test_runs_that_do_not_learn_observe_nothing_and_those_that_diverge_keep_what_they_have() -> (
-    None
-):
+def test_resting_runs_collect_no_statistics_and_diverged_runs_keep_theirs() -> None:
     learner = train(make_learner(ALGO, {"warmup": 50}, {}, {}, shots=2), 20)
     state = learner.state
     assert not state[INFORMATION][0].any()
@@ -238,7 +234,7 @@ def test_runs_that_do_not_learn_observe_nothing_and_those_that_diverge_keep_what
     assert not torch.equal(state[INFORMATION][2], before[2])
 
 
-def test_traced_operations_learn_what_eager_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traced_operations_learn_the_same_as_eager(monkeypatch: pytest.MonkeyPatch) -> None:
     trace_only(monkeypatch)
     learner, eager = (make_learner(ALGO, {}, {"gamma": 0.9}, shots=3, depth=1) for _ in range(2))
     assert_compiled_learns_as_eager(learner, eager)

@@ -63,7 +63,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_what_is_pushed_in_chunks_is_fetched_as_it_was(
+def test_files_pushed_in_chunks_are_fetched_unchanged(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_cohort, "CHUNK", 4)
@@ -82,7 +82,7 @@ def test_what_is_pushed_in_chunks_is_fetched_as_it_was(
     assert contents(other) == {**sent, "experiment.json": b"{}"}
 
 
-def test_only_files_that_changed_travel(pair: Pair) -> None:
+def test_only_changed_files_are_sent(pair: Pair) -> None:
     kept, node, keeper = pair
     ask, sent = asking(keeper), []
 
@@ -102,9 +102,7 @@ def test_only_files_that_changed_travel(pair: Pair) -> None:
     assert (kept / "runs/a/episodes.jsonl").read_bytes() == b"one\ntwo\n"
 
 
-def test_lines_beyond_the_checkpoint_of_a_lost_attempt_are_cut_at_the_keeper_too(
-    pair: Pair,
-) -> None:
+def test_the_keeper_cuts_lines_after_the_checkpoint_of_a_lost_attempt(pair: Pair) -> None:
     kept, node, keeper = pair
     write(kept / "runs/a/episodes.jsonl", b"kept\nlost with its node\n")
     cohort = RemoteCohort(node, asking(keeper))
@@ -114,7 +112,7 @@ def test_lines_beyond_the_checkpoint_of_a_lost_attempt_are_cut_at_the_keeper_too
     assert (kept / "runs/a/episodes.jsonl").read_bytes() == b"kept\n"
 
 
-def test_the_keeper_keeps_two_checkpoints_and_shows_none_that_is_not_whole(pair: Pair) -> None:
+def test_the_keeper_keeps_two_complete_checkpoints(pair: Pair) -> None:
     kept, node, keeper = pair
     attempt = keeper.lend(0)
     keeper.ask(0, attempt, "write", 0, 0, b"half of a checkpoint")
@@ -131,7 +129,7 @@ def test_the_keeper_keeps_two_checkpoints_and_shows_none_that_is_not_whole(pair:
     }
 
 
-def test_an_attempt_that_was_given_up_can_neither_write_nor_tell_its_progress(pair: Pair) -> None:
+def test_an_abandoned_attempt_can_neither_write_nor_report(pair: Pair) -> None:
     kept, node, keeper = pair
     write(node / "runs/a/run.json", b"{}")
     old, _new = asking(keeper), asking(keeper)
@@ -143,9 +141,7 @@ def test_an_attempt_that_was_given_up_can_neither_write_nor_tell_its_progress(pa
     assert not (kept / "runs").exists()
 
 
-def test_a_cohort_that_was_lost_goes_on_from_its_checkpoint_to_the_same_results(
-    tmp_path: Path,
-) -> None:
+def test_a_lost_cohort_continues_from_its_checkpoint_to_the_same_result(tmp_path: Path) -> None:
     task = dataclasses.replace(get_task("cartpole-swingup"), horizon=20, steps=120)
     runs = make_runs(task, "sac", "default", [0, 1], SMALL)
     how = Options(
@@ -178,7 +174,7 @@ def test_a_cohort_that_was_lost_goes_on_from_its_checkpoint_to_the_same_results(
     assert results(kept) == results(alone)
 
 
-def test_a_mistake_of_the_user_comes_back_as_its_sentence(pair: Pair) -> None:
+def test_a_user_error_in_a_task_is_reported_with_its_message(pair: Pair) -> None:
     _, node, keeper = pair
     outcome, sentence = train_remotely(node, asking(keeper))
     assert outcome == "failed"
@@ -198,7 +194,7 @@ def a_ray_of(*nodes: dict[str, float]) -> Any:
 SMALL_NODE, GPU_NODE = {"CPU": 2, "memory": 4e9}, {"CPU": 16, "memory": 64e9, "GPU": 1}
 
 
-def test_a_cohort_asks_for_what_a_node_has(tmp_path: Path) -> None:
+def test_a_cohort_requests_resources_that_a_node_has(tmp_path: Path) -> None:
     anywhere, on_cpu = one_run(tmp_path / "anywhere"), one_run(tmp_path / "on-cpu", device="cpu")
     mixed = a_ray_of(SMALL_NODE, GPU_NODE)
     assert _needs(mixed, anywhere) == {"num_cpus": 4, "num_gpus": 1, "memory": 10**9}
@@ -211,7 +207,7 @@ def test_a_cohort_asks_for_what_a_node_has(tmp_path: Path) -> None:
     assert _needs(mixed, anywhere)["num_gpus"] == 0  # begun on a CPU, it goes on so
 
 
-def test_a_cohort_that_no_node_can_take_is_told(tmp_path: Path) -> None:
+def test_a_cohort_that_fits_no_node_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"needs a CPU, 1\.0 GB of memory and a GPU, and no node"):
         _needs(a_ray_of(SMALL_NODE), one_run(tmp_path / "gpu", device="cuda"))
     with pytest.raises(UserError, match="no node"):
@@ -225,7 +221,7 @@ def test_a_cohort_lost_five_times_at_the_same_checkpoint_is_given_up() -> None:
     assert not got_on(["a"] * 4 + ["b"] * 5)
 
 
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"pip install .*\[ray\]"):
         cluster_address(None)
@@ -239,6 +235,6 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("nonsense", "give HOST:PORT"),
     ],
 )
-def test_an_address_that_cannot_be_used_is_told_at_once(address: str, told: str) -> None:
+def test_an_unusable_address_is_reported_at_once(address: str, told: str) -> None:
     with pytest.raises(UserError, match=told):
         cluster_address(address)

@@ -23,7 +23,7 @@ def trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[kills.Tr
     torch.set_num_threads(threads)
 
 
-def test_a_resumed_training_has_the_bytes_of_an_undisturbed_one(trials: kills.Trials) -> None:
+def test_a_resumed_training_is_byte_identical_to_an_uninterrupted_one(trials: kills.Trials) -> None:
     assert trials.trial("ddpg") == []
     assert trials.counts["trials"] == 1
     expected, _ = trials.whole["ddpg"]

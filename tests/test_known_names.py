@@ -19,7 +19,7 @@ from pac4sac.training.run import make_runs
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 
 
-def test_every_name_has_one_of_ours_that_exists_or_an_answer() -> None:
+def test_every_known_name_maps_to_an_existing_name_or_to_advice() -> None:
     settings = {name for algo in ALGORITHMS for name in setting_names(algo)}
     options = set(COMMANDS["train"].__dataclass_fields__) | set(FLAG_NAMES.values())
     for names, known in ((SETTINGS, settings), (OPTIONS, options)):
@@ -43,7 +43,7 @@ def test_the_docs_show_the_same_names() -> None:
     assert exact.keys() - shown <= {"n_timesteps", "eval_episodes", "env", "env_id", "save_freq"}
 
 
-def test_settings_are_taken_under_other_names() -> None:
+def test_settings_are_accepted_under_names_of_other_libraries() -> None:
     config = make_config("sac", overrides={"learning_rate": 1e-4, "batch_size": "64"})
     assert (config.lr, config.batch) == (1e-4, 64)
     (run,) = make_runs(
@@ -52,17 +52,17 @@ def test_settings_are_taken_under_other_names() -> None:
     assert run.given == {"policy_delay": 3}
 
 
-def test_a_learning_rate_that_falls_gets_an_answer() -> None:
+def test_a_linear_learning_rate_of_rl_zoo_gets_advice() -> None:
     with pytest.raises(UserError, match=r"lin_7\.3e-4.*lr=7\.3e-4, lr_schedule=linear") as refusal:
         make_config("sac", overrides={"learning_rate": "lin_7.3e-4"})
     assert "lr_steps" in str(refusal.value)
 
 
-def test_an_own_setting_of_that_name_comes_first() -> None:
+def test_a_custom_setting_takes_precedence_over_a_known_name() -> None:
     assert our_settings({"learning_rate": 1}, ["lr", "learning_rate"]) == {"learning_rate": 1}
 
 
-def test_a_comparison_takes_settings_under_other_names() -> None:
+def test_a_comparison_accepts_settings_under_names_of_other_libraries() -> None:
     settings = {"learning_starts": 10, "td3:policy_noise": 0.3, "autotune": False}
     study = comparison_study("Pendulum-v1", "sac,td3", 0, settings, 500, None)
     sac, td3 = (dict(variant.settings) for variant in study.variants)
@@ -84,13 +84,15 @@ def test_a_comparison_takes_settings_under_other_names() -> None:
         ({"seed": 0, "seeds": 1}, "seed and seeds are the same"),
     ],
 )
-def test_python_answers(given: dict[str, Any], answer: str, tmp_path: Path) -> None:
+def test_python_gives_advice_on_known_names(
+    given: dict[str, Any], answer: str, tmp_path: Path
+) -> None:
     with pytest.raises(UserError, match=re.escape(answer)):
         pac4sac.train(**{"task": "Pendulum-v1", "algo": "sac", "out": tmp_path / "a", **given})
     assert not (tmp_path / "a").exists()
 
 
-def test_flags_of_other_libraries_are_ours() -> None:
+def test_flags_of_other_libraries_are_accepted() -> None:
     words = [
         "train",
         "--set",
@@ -134,14 +136,16 @@ def test_flags_of_other_libraries_are_ours() -> None:
         (["--set", "policy_kwargs=1"], "set width and depth"),
     ],
 )
-def test_the_command_line_answers(
+def test_the_command_line_gives_advice_on_known_names(
     flags: list[str], answer: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["train", "Pendulum-v1", "--algo", "sac", *flags]) == 2
     assert answer in capsys.readouterr().err
 
 
-def test_a_config_file_takes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_config_file_accepts_known_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "c.toml"
     file.write_text('env = "Pendulum-v1"\ntotal_timesteps = 0\nalgo = "sac"\n')
     assert main(["train", "--config", str(file)]) == 2
@@ -151,7 +155,7 @@ def test_a_config_file_takes_them(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "unknown key 'n_envs'" in capsys.readouterr().err
 
 
-def test_they_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_known_names_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "names"]) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in (*SETTINGS, *OPTIONS))

@@ -39,7 +39,7 @@ def imported_packages(tree: ast.Module) -> set[str]:
     return {name.split(".")[1] for name in names if name.startswith("pac4sac.")}
 
 
-def test_imports_go_downwards_only() -> None:
+def test_packages_import_only_lower_layers() -> None:
     upwards = [
         f"{path} imports {package}"
         for path, tree in modules()

@@ -52,7 +52,7 @@ def ask(address: str, host: str | None = None, method: str = "GET") -> tuple[int
         return error.code, error.read().decode(), error.headers
 
 
-def test_it_shows_curves_cohorts_and_the_time_left(live: LivePage) -> None:
+def test_the_live_page_shows_curves_cohorts_and_the_time_left(live: LivePage) -> None:
     status, page, headers = ask(live.address)
     assert status == 200
     assert '"label":"pac4sac","name":"PAC4SAC"' in page
@@ -67,7 +67,7 @@ def test_it_shows_curves_cohorts_and_the_time_left(live: LivePage) -> None:
     assert 0 < told["cohorts"][1]["seconds_left"] < told["seconds_left"]
 
 
-def test_it_serves_nothing_else(live: LivePage) -> None:
+def test_the_live_page_serves_no_other_path(live: LivePage) -> None:
     assert live.server.server_address[0] == "127.0.0.1"
     for path in (
         "secret.txt",
@@ -85,7 +85,7 @@ def test_it_serves_nothing_else(live: LivePage) -> None:
     assert ask(live.address, method="HEAD")[:2] == (200, "")
 
 
-def test_a_name_of_another_site_that_leads_here_gets_nothing(live: LivePage) -> None:
+def test_requests_with_another_host_header_are_refused(live: LivePage) -> None:
     for host in (
         "evil.example",
         f"evil.example:{live.port}",
@@ -99,14 +99,14 @@ def test_a_name_of_another_site_that_leads_here_gets_nothing(live: LivePage) -> 
     assert ask(live.address, f"localhost:{live.port}")[0] == 200
 
 
-def test_a_port_that_is_taken_or_none_is_told(live: LivePage) -> None:
+def test_an_occupied_or_invalid_port_is_reported(live: LivePage) -> None:
     with pytest.raises(UserError, match=f"port {live.port} .*omit --port"):
         LivePage(Watcher(), live.port)
     with pytest.raises(UserError, match=r"between 0 .* 65535, not 70000"):
         LivePage(Watcher(), 70_000)
 
 
-def test_a_study_is_served_while_it_trains_and_no_longer(
+def test_a_study_is_served_only_while_it_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pages: list[str] = []

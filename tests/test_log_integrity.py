@@ -47,7 +47,7 @@ def change(path: Path, edit: Callable[[list[str]], list[str]]) -> None:
 
 
 class TestARunThatHasEnded:
-    def test_knows_lines_and_checksum_of_every_log(self, experiment: Path) -> None:
+    def test_stores_lines_and_checksum_of_every_log(self, experiment: Path) -> None:
         for run in SEEDS:
             seals = about(experiment, run)["logs"]
             assert set(seals) == set(LOGS)
@@ -58,7 +58,7 @@ class TestARunThatHasEnded:
         assert all(run.damage == {} for run in read_runs(experiment))
 
     @pytest.mark.parametrize("log", LOGS)
-    def test_a_log_cut_at_the_end_of_a_line_is_noticed(self, experiment: Path, log: str) -> None:
+    def test_a_log_cut_at_the_end_of_a_line_is_detected(self, experiment: Path, log: str) -> None:
         path = experiment / "runs" / SEEDS[0] / f"{log}.jsonl"
         lines = len(path.read_text().splitlines())
         change(path, lambda rows: rows[:-1])
@@ -68,7 +68,7 @@ class TestARunThatHasEnded:
         path.unlink()
         assert read_run(path.parent).damage == {log: f"0 of {lines} lines"}
 
-    def test_so_is_a_changed_digit_and_a_line_written_twice(self, experiment: Path) -> None:
+    def test_a_changed_digit_and_a_repeated_line_are_detected(self, experiment: Path) -> None:
         path = experiment / "runs" / SEEDS[0] / "episodes.jsonl"
         whole = path.read_text()
         path.write_text(whole.replace('"length": ', '"length": 1', 1))
@@ -77,7 +77,7 @@ class TestARunThatHasEnded:
         lines = len(whole.splitlines())
         assert read_run(path.parent).damage == {"episodes": f"{lines + 1} of {lines} lines"}
 
-    def test_an_unfinished_run_knows_no_length_and_gets_it_at_its_end(
+    def test_an_unfinished_run_has_no_seal_until_it_ends(
         self, finished: Path, tmp_path: Path
     ) -> None:
         measured = {"bias_every": 100, "bias_episodes": 2, "coverage_every": 100}
@@ -187,7 +187,7 @@ class TestTheFinalEvaluation:
             == 2.0
         )
 
-    def test_is_unknown_where_later_lines_are_broken(self, tmp_path: Path) -> None:
+    def test_is_unknown_if_later_lines_are_damaged(self, tmp_path: Path) -> None:
         assert "final_deterministic" not in self.evaluated(
             tmp_path, self.row(40_000, 1.0), "garbled\n"
         )
@@ -197,7 +197,7 @@ class TestTheFinalEvaluation:
         assert "evaluations (1 unreadable line)" in page
         assert "1 with damaged logs" in page
 
-    def test_or_cut_off(self, tmp_path: Path) -> None:
+    def test_is_unknown_if_the_log_is_cut(self, tmp_path: Path) -> None:
         older = self.evaluated(tmp_path / "a", self.row(20_000, 1.0))  # and unsealed
         assert "final_deterministic" not in older
         whole = self.row(40_000, 1.0) + self.row(40_500, 2.0)
@@ -205,7 +205,7 @@ class TestTheFinalEvaluation:
         metrics = self.evaluated(tmp_path / "b", self.row(40_000, 1.0), **logs)
         assert "final_deterministic" not in metrics
 
-    def test_or_where_its_simulators_failed(self, tmp_path: Path) -> None:
+    def test_is_unknown_if_its_simulators_failed(self, tmp_path: Path) -> None:
         assert "final_deterministic" not in self.evaluated(
             tmp_path, self.row(20_000, 1.0), self.row(40_000, None)
         )

@@ -11,7 +11,7 @@ R_LIMIT = 10.0
 GOOD, BAD = 12.0, 4.0  # a bad episode misses 6, a good one exceeds by 2
 
 
-def test_never_solved_counts_every_episode() -> None:
+def test_an_unsolved_run_counts_every_episode() -> None:
     result = score([BAD] * 8, R_LIMIT, e_max=8)
     assert (result.episodes, result.regret, result.solved, result.complete) == (
         8,
@@ -21,7 +21,7 @@ def test_never_solved_counts_every_episode() -> None:
     )
 
 
-def test_solved_at_once_costs_nothing() -> None:
+def test_a_run_solved_at_once_has_no_regret() -> None:
     result = score([GOOD] * 5, R_LIMIT, e_max=8)
     assert (result.episodes, result.regret, result.solved, result.complete) == (0, 0.0, True, True)
 
@@ -46,7 +46,7 @@ def test_four_in_a_row_are_not_five() -> None:
     assert solved_at([BAD, *[GOOD] * 4], R_LIMIT) is None
 
 
-def test_another_streak_length_can_be_asked_for() -> None:
+def test_the_length_of_the_streak_can_be_set() -> None:
     assert solved_at([BAD, GOOD, GOOD, BAD], R_LIMIT, streak=2) == 1
 
 
@@ -92,7 +92,7 @@ def test_episodes_beyond_the_horizon_are_ignored() -> None:
     assert score([BAD] * 8 + [GOOD] * 20, R_LIMIT, e_max=8) == score([BAD] * 8, R_LIMIT, e_max=8)
 
 
-def test_without_a_horizon_the_run_is_over() -> None:
+def test_without_e_max_the_score_is_final() -> None:
     result = score([BAD] * 3, R_LIMIT)
     assert (result.episodes, result.complete, result.fixed_horizon_regret) == (3, True, 18.0)
 
@@ -136,5 +136,5 @@ def test_the_papers_numbers_fit_together() -> None:
 
 
 @pytest.mark.parametrize("kind", [list, tuple, np.array])
-def test_any_sequence_of_returns_will_do(kind: type) -> None:
+def test_returns_may_be_any_sequence(kind: type) -> None:
     assert score(kind([BAD, *[GOOD] * 5]), R_LIMIT, e_max=8).episodes == 1

@@ -45,7 +45,7 @@ def first_of(seed: int) -> int:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_step_that_never_ends_is_a_failure_of_its_run_alone(workers: int, tmp_path: Path) -> None:
+def test_a_step_that_never_ends_fails_only_its_run(workers: int, tmp_path: Path) -> None:
     with EnvPool(faulty(), SEEDS, 0) as pool:
         pool.reset()
         expected = play(pool, range(8))
@@ -61,7 +61,7 @@ def test_a_step_that_never_ends_is_a_failure_of_its_run_alone(workers: int, tmp_
     assert time.monotonic() - started < 30
 
 
-def test_an_alarm_of_the_user_is_left_alone() -> None:
+def test_an_alarm_set_by_the_user_is_not_changed() -> None:
     signal.setitimer(signal.ITIMER_REAL, 3600)
     try:
         with EnvPool(faulty(), SEEDS, 0, limit=1) as pool:
@@ -97,7 +97,7 @@ def test_training_can_be_stopped_while_a_simulator_hangs(
     assert list(result.folder.glob("cohorts/000/step-000000015"))  # nothing that was saved is lost
 
 
-def test_what_was_stopped_before_its_first_checkpoint_begins_again(
+def test_training_stopped_before_its_first_checkpoint_starts_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stopping, "GRACE", 0.5)
@@ -135,7 +135,7 @@ with StopRequest() as stop:
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGKILL], [signal.SIGINT, signal.SIGINT]])
-def test_no_child_of_a_study_outlives_it_whatever_hangs(
+def test_no_child_process_of_a_study_outlives_it(
     signals: list[signal.Signals], tmp_path: Path
 ) -> None:
     hangs, folder = tmp_path / "pid", tmp_path / "x"
@@ -181,7 +181,9 @@ def test_no_child_of_a_study_outlives_it_whatever_hangs(
         ("system exit", "SystemExit in step 4 of episode 0: licence expired"),
     ],
 )
-def test_what_cannot_be_used_is_told_and_ends_one_run(workers: int, fault: str, cause: str) -> None:
+def test_an_invalid_step_result_is_reported_and_ends_one_run(
+    workers: int, fault: str, cause: str
+) -> None:
     with EnvPool(faulty(fault), SEEDS, workers) as pool:
         pool.reset()
         play(pool, range(6))
@@ -216,7 +218,7 @@ def test_an_exit_inside_a_simulator_ends_one_run_of_a_cohort(tmp_path: Path) -> 
 # --- what fails in an evaluation
 
 
-def test_a_failed_evaluation_keeps_its_cause(tmp_path: Path) -> None:
+def test_a_failed_evaluation_stores_its_cause(tmp_path: Path) -> None:
     # the second episode of seed 1 at the end
     victim = simulator_seed(evaluation_seed(1, "60", 1), "evaluate", 1)
     with pytest.warns(
@@ -233,7 +235,7 @@ def test_a_failed_evaluation_keeps_its_cause(tmp_path: Path) -> None:
     assert "failure" not in other
 
 
-def test_where_nothing_could_be_evaluated_commands_say_why_and_do_not_end_well(
+def test_commands_report_why_nothing_was_evaluated_and_exit_with_an_error(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     name, folder = "pool_environments:Faulty-v0", tmp_path / "x"

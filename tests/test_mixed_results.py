@@ -97,7 +97,7 @@ class TestExtension:
         pac4sac.resume(folder, steps=120)
         assert "--steps 120" in train_command(read_runs(folder), "0")
 
-    def test_sets_runs_apart_from_shorter_ones(self, tmp_path: Path) -> None:
+    def test_distinguishes_runs_from_shorter_runs(self, tmp_path: Path) -> None:
         extended = train(tmp_path / "a", seeds=[0], steps=60).folder
         pac4sac.resume(extended, steps=120)
         train(tmp_path / "b", seeds=[1, 2], steps=60)
@@ -117,7 +117,7 @@ class TestOtherCode:
             pac4sac.resume(stopped, steps=120)
         assert about(stopped, RUN)["task"]["steps"] == 60
 
-    def test_of_a_simulator_does_not_continue_a_run_either(
+    def test_of_a_simulator_does_not_continue_a_run(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         train_for_study(tmp_path, "x", [0])
@@ -129,7 +129,7 @@ class TestOtherCode:
         with pytest.warns(UserWarning, match=r"now has 99\.0\) and will be trained again"):
             assert "0 kept, 2 to train" in shown_plan(tmp_path, [0])
 
-    def test_continues_it_if_wanted_and_is_recorded(
+    def test_continues_it_with_keep_stale_and_is_recorded(
         self, stopped: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(Sac, "revision", 2)
@@ -316,7 +316,7 @@ class TestSourcesOfARun:
         assert simulators("my_world") == set()
 
 
-def test_runs_of_an_archive_that_other_code_has_trained_are_kept_with_a_mark(
+def test_stale_runs_of_an_archive_are_kept_and_marked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_compare(tmp_path / "first")
@@ -347,7 +347,7 @@ def test_the_numbers_of_kept_and_trained_runs_are_printed(tmp_path: Path) -> Non
     assert "2 kept, 2 to train" in shown_plan(tmp_path / "study", [0, 1])
 
 
-def test_runs_of_more_seeds_than_are_asked_for_are_counted(tmp_path: Path) -> None:
+def test_runs_of_additional_seeds_are_counted(tmp_path: Path) -> None:
     train_for_study(tmp_path, "a", [0, 1, 2])
     shown = shown_plan(tmp_path, [0])
     assert "2 runs in" in shown
@@ -362,7 +362,7 @@ def train_for_study(study: Path, name: str, seeds: list[int], **more: Any) -> No
     pac4sac.train("Pendulum-v1", "sac", seeds=seeds, **how)
 
 
-def test_after_an_edit_is_undone_only_the_lacking_runs_count_as_stale(
+def test_after_an_edit_is_undone_only_missing_runs_count_as_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train_for_study(tmp_path, "a", [0, 1])

@@ -66,14 +66,14 @@ def critic_loss(
 # --- the posterior and its targets
 
 
-def test_the_variance_is_what_members_differ_by_plus_what_each_leaves_open() -> None:
+def test_the_variance_is_the_spread_of_members_plus_their_mean_variance() -> None:
     agent, state = two_members()
     mean, variance = agent.mean_and_variance(state, S, A)
     assert mean.item() == pytest.approx(2.0)
     assert variance.item() == pytest.approx((2.5**2 + 1.5**2) / 2 - 2**2 + (0.02 + 0.0925) / 2)
 
 
-def test_each_member_has_a_target_of_its_own_from_its_own_slow_copy() -> None:
+def test_each_member_bootstraps_from_its_own_target_network() -> None:
     agent, state = two_members(gamma=0.9, alpha=0.3)
     set_head(
         agent,
@@ -96,7 +96,7 @@ def test_each_member_has_a_target_of_its_own_from_its_own_slow_copy() -> None:
     )
 
 
-def test_what_slow_copies_differ_by_may_be_taken_off_all_targets() -> None:
+def test_the_std_over_target_networks_can_be_subtracted_from_all_targets() -> None:
     agent, state = two_members(gamma=0.5, target_caution=3.0)
     batch = Batch(S, A, torch.zeros(1, 1), column(1.0), torch.zeros(1, 1))
     y = agent.bellman_target(state, batch, {"target": torch.full((1, 1, 1), math.atanh(0.5))}).y
@@ -138,7 +138,7 @@ def test_a_random_function_is_added_to_each_member_and_never_learned() -> None:
     assert bool((gap != 0).all())
 
 
-def test_a_draw_of_the_critic_is_one_member_with_one_draw_of_its_weights() -> None:
+def test_a_sample_of_the_critic_is_one_member_with_sampled_weights() -> None:
     agent, state = two_members()
     # below 0 in all: the first member
     first, second = ([[0.0, 0.0], [0.0, -0.1]], [[0.0, 0.0], [2.0, 0.0]])
@@ -149,7 +149,7 @@ def test_a_draw_of_the_critic_is_one_member_with_one_draw_of_its_weights() -> No
 # --- the objective
 
 
-def test_the_objective_is_error_by_scale_plus_bound_minus_credit() -> None:
+def test_the_objective_is_scaled_error_plus_bound_minus_credit() -> None:
     agent, state = two_members(xi=0.3, conservative=0.7, delta=0.1)
     loss, log = critic_loss(agent, state, torch.tensor([[[3.0], [3.0]]]), torch.ones(1, 2, 1))
     # the mean squared TD error, which is the scale as long as there is no other
@@ -174,7 +174,7 @@ def test_a_member_learns_only_from_transitions_that_it_keeps() -> None:
     assert loss.item() == pytest.approx((square + 0.05625 - 0.3 * 0.25 * 2) / square)
 
 
-def test_a_target_has_noise_that_a_member_always_meets_with_the_same_sign() -> None:
+def test_target_noise_has_a_fixed_sign_per_transition_and_member() -> None:
     agent, state = two_members(kept=0.5, conservative=0.0, xi=0.0, noise=3.0)
     state["td_square"].fill_(4.0)  # σ̂ = 2
     state["critic/count"].fill_(1)
@@ -188,9 +188,7 @@ def test_a_target_has_noise_that_a_member_always_meets_with_the_same_sign() -> N
     assert log["td_square"].item() == pytest.approx((0.5**2 + 1.5**2) / 2)  # without it
 
 
-def test_the_credit_is_the_variance_in_the_mean_over_masks_and_counts_no_member_that_is_masked() -> (
-    None
-):
+def test_the_credit_is_unbiased_over_masks_and_excludes_masked_members() -> None:
     m, p = torch.tensor([[[1.0], [4.0], [-2.0]]]), 0.25
     total = 0.0
     for mask in itertools.product((0.0, 1.0), repeat=3):
@@ -202,7 +200,7 @@ def test_the_credit_is_the_variance_in_the_mean_over_masks_and_counts_no_member_
     assert total == pytest.approx(m.var(correction=0).item(), rel=1e-5)
 
 
-def test_with_fixed_targets_the_objective_is_bounded_below_for_every_credit_under_one() -> None:
+def test_with_fixed_targets_the_objective_is_bounded_below_for_xi_below_1() -> None:
     y, xi = torch.tensor([3.0, 0.0, -1.0, 5.0]).view(1, 4, 1), 0.6
 
     def risk(m: Tensor) -> float:
@@ -215,7 +213,7 @@ def test_with_fixed_targets_the_objective_is_bounded_below_for_every_credit_unde
     assert all(risk(10 * torch.randn(1, 4, 1, generator=generator)) >= least for _ in range(200))
 
 
-def test_the_objective_is_free_of_the_scale_of_rewards() -> None:
+def test_the_objective_does_not_depend_on_the_scale_of_rewards() -> None:
     agent, state = two_members()
     large, state_of_large = two_members()
     for copy in ({"weight": [10.0, 20.0], "bias": 5.0, "variance": [1.0, 4.0]},):
@@ -296,7 +294,7 @@ def test_scrambled_numbers_are_one_to_one_and_below_two_to_the_32() -> None:
 # --- actor and acting
 
 
-def test_the_actor_maximises_the_mean_minus_kappa_deviations() -> None:
+def test_the_actor_maximises_the_mean_minus_kappa_std() -> None:
     agent, state = two_members(caution=2.0)
     noise = torch.full((1, 1, 1), math.atanh(0.5))  # the actor's action is tanh of it
     batch = Batch(S, A, torch.zeros(1, 1), S, torch.zeros(1, 1))
@@ -322,7 +320,7 @@ def opposed(**settings: Any) -> tuple[Agent, State, dict[str, Tensor]]:
     return agent, state, draw
 
 
-def test_one_member_may_rank_the_candidates_of_a_whole_episode() -> None:
+def test_one_member_can_rank_candidates_for_a_whole_episode() -> None:
     agent, state, draw = opposed(ranking="member")
 
     def action(u: float) -> float:
@@ -357,9 +355,7 @@ def test_the_weights_of_the_member_are_drawn_once_for_an_episode() -> None:
 
 
 @pytest.mark.parametrize(("optimism", "favourite"), [(0.0, 0.1), (1.0, 1.0)])
-def test_candidates_may_be_ranked_by_mean_plus_beta_deviations(
-    optimism: float, favourite: float
-) -> None:
+def test_candidates_can_be_ranked_by_mean_plus_beta_std(optimism: float, favourite: float) -> None:
     agent, state, draw = opposed(ranking="upper", optimism=optimism)  # mean −0.1 a, deviation 1.1 a
     noise = {"member": torch.zeros(1, 1), "weight_noise": torch.zeros(1, 1, 2)}
     assert math.atanh(agent.act(state, S[:, 0], draw | noise).item()) == pytest.approx(favourite)
@@ -367,7 +363,7 @@ def test_candidates_may_be_ranked_by_mean_plus_beta_deviations(
 
 @pytest.mark.parametrize("ranking", ["actor", "member", "upper"])
 @pytest.mark.parametrize(("caution", "favourite"), [(-1.0, 1.0), (0.5, 0.1)])
-def test_evaluation_ranks_candidates_as_the_actor_does(
+def test_evaluation_ranks_candidates_by_the_objective_of_the_actor(
     ranking: str, caution: float, favourite: float
 ) -> None:
     agent, state, draw = opposed(caution=caution, ranking=ranking)
@@ -377,7 +373,7 @@ def test_evaluation_ranks_candidates_as_the_actor_does(
         assert math.atanh(agent.act(state, S[:, 0], draw | held).item()) == pytest.approx(favourite)
 
 
-def test_traced_operations_learn_and_act_as_eager_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traced_operations_learn_and_act_the_same_as_eager(monkeypatch: pytest.MonkeyPatch) -> None:
     trace_only(monkeypatch)
     learner, eager = (
         make_learner(ALGO, {"xi": 0.1}, {"shots": 3}, shots=4, depth=1, critics=3) for _ in range(2)
@@ -385,7 +381,7 @@ def test_traced_operations_learn_and_act_as_eager_ones(monkeypatch: pytest.Monke
     assert_compiled_learns_as_eager(learner, eager)
 
 
-def test_stopped_in_the_middle_of_an_episode_it_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+def test_training_stopped_within_an_episode_resumes_byte_identically(tmp_path: Path) -> None:
     """The member and its draw last for an episode, the scale of errors for the run; masks follow
     from a stored key."""
     few: dict[str, Any] = {
@@ -407,7 +403,7 @@ def test_stopped_in_the_middle_of_an_episode_it_goes_on_to_the_same_bytes(tmp_pa
     ("settings", "target"),
     [({}, -4.0), ({"target_entropy": -0.5}, -2.0), ({"target_entropy": 0.0}, 0.0)],
 )
-def test_a_learned_temperature_seeks_the_entropy_that_it_is_told(
+def test_a_learned_alpha_approaches_the_target_entropy(
     settings: dict[str, Any], target: float
 ) -> None:
     agent = make_agent("sac-auto", settings, da=4)
@@ -420,9 +416,7 @@ def test_a_learned_temperature_seeks_the_entropy_that_it_is_told(
 
 
 @pytest.mark.parametrize(("loss", "slope"), [("log", 5.0), ("plain", 0.2 * 5.0)])
-def test_the_loss_of_a_temperature_is_log_alpha_or_alpha_times_what_entropy_is_above_its_target(
-    loss: str, slope: float
-) -> None:
+def test_the_loss_of_alpha_uses_log_alpha_or_alpha(loss: str, slope: float) -> None:
     agent = make_agent("sac-auto", {"alpha": 0.2, "alpha_loss": loss}, da=4)  # the target is −4
     state = agent.initial_state([0], CPU)
     agent.learn_temperature(state, torch.tensor([1.0]), torch.tensor([True]))
@@ -444,7 +438,7 @@ def indexed(**settings: Any) -> tuple[Agent, State]:
     return agent, state
 
 
-def test_the_variance_of_the_index_head_is_that_over_the_index_plus_that_of_the_weights() -> None:
+def test_the_variance_of_the_index_head_adds_index_and_weights() -> None:
     agent, state = indexed()
     mean, variance = agent.mean_and_variance(state, S, A)
     assert mean.item() == pytest.approx(2.5)
@@ -454,7 +448,7 @@ def test_the_variance_of_the_index_head_is_that_over_the_index_plus_that_of_the_
     torch.testing.assert_close(q, torch.tensor([[[2.5 + 1 - 6, 2.5]]]))
 
 
-def test_the_same_index_stands_on_both_sides_of_the_bellman_equation() -> None:
+def test_both_sides_of_the_bellman_equation_use_the_same_index() -> None:
     """The loss in closed form is the mean over z of (r + γ Q̄(s′, a′; z) + ζ σ̂ c·z − Q(s, a;
     z))²."""
     agent, state = indexed(gamma=0.9, noise=0.5, xi=0.0, conservative=0.0, kept=0.2)
@@ -477,7 +471,7 @@ def test_the_same_index_stands_on_both_sides_of_the_bellman_equation() -> None:
     assert loss.item() == pytest.approx((sampled + 0.02) / 4, rel=0.02)
 
 
-def test_the_features_of_the_index_head_learn_from_its_mean_alone() -> None:
+def test_the_features_of_the_index_head_learn_only_from_its_mean() -> None:
     agent, state = indexed()
     batch, lottery = (
         Batch(S, A, torch.zeros(1, 1), S, torch.ones(1, 1)),
@@ -511,7 +505,7 @@ def test_the_divergence_of_the_index_head_is_its_mean_over_the_index() -> None:
     )
 
 
-def test_one_index_may_rank_the_candidates_of_a_whole_episode() -> None:
+def test_one_index_can_rank_candidates_for_a_whole_episode() -> None:
     agent, state = indexed(shots=3, ranking="member")
     draw = {
         "warmup": torch.zeros(1, 1),

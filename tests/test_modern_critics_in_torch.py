@@ -202,7 +202,7 @@ class Reference:
 
 
 @pytest.mark.parametrize(("algo", "delay"), [("xqc", 3), ("flashsac", 2)])
-def test_it_learns_what_plain_pytorch_learns(algo: str, delay: int) -> None:
+def test_a_critic_learns_the_same_as_in_plain_pytorch(algo: str, delay: int) -> None:
     depth, schedule = (1, "cosine") if algo == "flashsac" else (2, "linear")
     end = {"lr_end": 0.5 if algo == "flashsac" else 0.1}
     settings = SHARED | {"depth": depth, "lr_schedule": schedule, "policy_delay": delay} | end

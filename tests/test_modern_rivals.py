@@ -51,7 +51,7 @@ THREE = (
 # --- REDQ
 
 
-def test_redq_bootstraps_from_the_smallest_of_the_slow_critics_that_are_drawn() -> None:
+def test_redq_bootstraps_from_the_smallest_drawn_target_critic() -> None:
     agent, state = agent_on_paper(
         "redq", FIXED, FIXED | {"subset": 1}, FIXED | {"subset": 3}, critics=3
     )
@@ -84,7 +84,7 @@ def test_every_pair_of_critics_is_drawn_equally_often() -> None:
     ]
 
 
-def test_redqs_actor_climbs_the_mean_of_the_ensemble_and_so_do_its_shots() -> None:
+def test_redq_actor_and_shooting_maximise_the_mean_of_the_ensemble() -> None:
     agent, state = agent_on_paper("redq", FIXED, critics=3, shots=2)
     set_head(agent, state, "critic", *THREE)
     loss, _ = agent.actor_loss(state, agent.params(state, "actor"), BATCH, {"actor": NOISE})
@@ -101,7 +101,7 @@ def test_redqs_actor_climbs_the_mean_of_the_ensemble_and_so_do_its_shots() -> No
     )
 
 
-def test_redqs_actor_and_temperature_move_once_in_policy_delay_updates() -> None:
+def test_redq_updates_actor_and_alpha_every_policy_delay_updates() -> None:
     learner = train(
         make_learner("redq", {"policy_delay": 4}, {"policy_delay": 2}, updates_per_step=4), 10
     )
@@ -110,7 +110,7 @@ def test_redqs_actor_and_temperature_move_once_in_policy_delay_updates() -> None
         assert learner.state[f"{name}/count"].tolist() == [2, 4]
 
 
-def test_redqs_actor_moves_after_the_last_of_its_updates() -> None:
+def test_redq_updates_the_actor_in_the_last_update_of_a_step() -> None:
     learner = train(make_learner("redq", {"policy_delay": 3}, updates_per_step=3), 9)
     moved = []
     for place in range(3):
@@ -178,7 +178,7 @@ def test_droq_drops_units_before_layer_normalisation_in_every_q_that_learns(
     )
 
 
-def test_a_unit_that_stays_is_scaled_up_and_acting_drops_none() -> None:
+def test_kept_units_are_scaled_and_acting_drops_no_units() -> None:
     agent, state = droq_on_paper(dropout=0.75)
     trunk = agent.critic.trunk
     trunk.norm, trunk.activation = False, lambda x: x
@@ -217,7 +217,7 @@ def tqc_on_paper(*runs: dict[str, Any]) -> tuple[Agent, State]:
     return agent, state
 
 
-def test_tqc_pools_sorts_and_truncates_the_atoms_and_regresses_quantiles() -> None:
+def test_tqc_pools_sorts_and_truncates_atoms() -> None:
     agent, state = tqc_on_paper({"dropped": 1}, {"dropped": 0})
     batch = BATCH._replace(r=torch.ones(1, 2), terminated=torch.tensor([[0.0, 1.0]]))
     batch = Batch(*(part.expand(2, *part.shape[1:]) for part in batch))
@@ -241,7 +241,7 @@ def test_tqc_pools_sorts_and_truncates_the_atoms_and_regresses_quantiles() -> No
     assert log["spread"].tolist() == pytest.approx([(1.5 + 1) / 2] * 2)
 
 
-def test_tqcs_target_is_soft_and_its_actor_climbs_the_mean_of_all_atoms() -> None:
+def test_tqc_has_a_soft_target_and_its_actor_maximises_the_mean_of_all_atoms() -> None:
     agent, state = tqc_on_paper({"alpha": 0.2, "dropped": 1})
     y = agent.bellman_target(state, BATCH, {"target": NOISE}).y
     expected = [
@@ -264,7 +264,7 @@ def weights(mean: float, sigma: float, settled: bool) -> Renormalised:
     )
 
 
-def test_batch_renormalisation_has_the_scale_and_mean_of_what_was_seen_within_limits() -> None:
+def test_batch_renormalisation_uses_clipped_running_statistics() -> None:
     x, of_batch = column(1.0, 3.0), math.sqrt(1.001)  # mean 2, variance 1
     near, far = weights(1.0, 0.5, True), weights(1.0, 0.1, True)
     # r = 2 √1.001, d = 2: mean 2 − 2/r, variance 1/r² + ε, so (x − 1)/½ but for ε
@@ -305,7 +305,7 @@ def crossq_on_paper(**settings: Any) -> tuple[CrossQ, State]:
     return agent, state
 
 
-def test_crossq_takes_q_and_its_target_from_one_pass_without_slow_copies() -> None:
+def test_crossq_computes_q_and_target_in_one_pass_without_target_networks() -> None:
     agent, state = crossq_on_paper()
     assert not [name for name in state if name.endswith("/target")]
     following = agent.bellman_target(state, BATCH, {"target": NOISE})
@@ -328,7 +328,7 @@ def test_crossq_takes_q_and_its_target_from_one_pass_without_slow_copies() -> No
     assert learning.seen["renorm0.mean"][:, 0, 0].tolist() == [1.5, 1.5]
 
 
-def test_running_statistics_follow_the_batches_of_a_networks_own_steps() -> None:
+def test_running_statistics_change_only_in_updates_of_their_network() -> None:
     agent, state = crossq_on_paper(learn_alpha=True)
     state["step"].fill_(25)  # which 3 does not divide: the actor rests
     noise = {"target": NOISE, "actor": NOISE}
@@ -348,7 +348,7 @@ def test_running_statistics_follow_the_batches_of_a_networks_own_steps() -> None
     )
 
 
-def test_what_was_seen_belongs_to_what_an_agent_acts_by() -> None:
+def test_running_statistics_are_part_of_the_acting_weights() -> None:
     agent, state = crossq_on_paper()
     pi = agent.params(state, "actor")
     pi["0.weight"][:, :, 0] = 1.0
@@ -361,7 +361,7 @@ def test_what_was_seen_belongs_to_what_an_agent_acts_by() -> None:
     )
 
 
-def test_adams_first_moment_forgets_as_fast_as_a_run_is_told() -> None:
+def test_adam_uses_the_beta_1_of_each_run() -> None:
     agent = make_agent("crossq", {}, {"alpha_beta_1": 0.9, "beta_1": 0.1}, lr=0.1)
     state = agent.initial_state([0, 0], CPU)
     start = state["log_alpha"].flatten().clone()
@@ -377,7 +377,7 @@ def test_adams_first_moment_forgets_as_fast_as_a_run_is_told() -> None:
 
 
 @pytest.mark.parametrize("algo", ["crossq", "redq", "droq", "tqc"])
-def test_what_a_checkpoint_holds_is_all_that_learning_goes_on_by(algo: str) -> None:
+def test_a_checkpoint_contains_all_that_learning_needs(algo: str) -> None:
     cohort = [algo, {"gamma": 0.9}, {"shots": 3}]
     whole, resumed = (
         make_learner(*cohort, updates_per_step=2),
@@ -412,7 +412,7 @@ def test_what_a_checkpoint_holds_is_all_that_learning_goes_on_by(algo: str) -> N
         ),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(
+def test_invalid_settings_are_refused_in_a_sentence(
     algo: str, settings: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(UserError) as refusal:
@@ -420,7 +420,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(
     assert str(refusal.value) == sentence
 
 
-def test_the_defaults_are_what_was_published() -> None:
+def test_the_defaults_are_the_published_settings() -> None:
     published = {"sac": 1, "td3": 1, "crossq": 1, "redq": 20, "droq": 20, "tqc": 1, "pac4sac": 1}
     for algo, updates in published.items():
         preset = "mujoco" if algo == "pac4sac" else "default"

@@ -42,14 +42,14 @@ class TestFileNames:
     @pytest.mark.parametrize(
         "name", ["pac4sac", "sac-auto+shooting", "xi=0.01", "Pendulum-v1", "ξ=0.1", "x_1.5"]
     )
-    def test_a_clean_name_is_its_own(self, name):
+    def test_a_valid_file_name_is_unchanged(self, name):
         assert file_name(name) == name
 
     @given(
         st.text(st.sampled_from("aA.-~ >/ξ"), max_size=6),
         st.text(st.sampled_from("aA.-~ >/ξ"), max_size=6),
     )
-    def test_two_texts_have_two_names(self, one, other):
+    def test_different_texts_have_different_file_names(self, one, other):
         assert (file_name(one) == file_name(other)) == (one == other)
 
     @given(st.text())
@@ -61,7 +61,7 @@ class TestFileNames:
         assert len(name.encode()) <= LONGEST_NAME
 
     @pytest.mark.parametrize("name", HOSTILE)
-    def test_a_hostile_name_is_tamed(self, name):
+    def test_a_malicious_name_becomes_a_valid_file_name(self, name):
         assert Path(file_name(name)).parts == (file_name(name),)
         assert "~" in file_name(name)
 
@@ -93,7 +93,7 @@ set = {lr = 0.0005}
 """
 
 
-def test_labels_that_differ_in_what_no_file_name_has_keep_their_runs_apart(tmp_path, monkeypatch):
+def test_labels_that_differ_in_invalid_characters_keep_separate_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("mine.toml").write_text(STUDY)
     assert main(["study", "run", "mine.toml"]) == 0
@@ -106,7 +106,7 @@ def test_labels_that_differ_in_what_no_file_name_has_keep_their_runs_apart(tmp_p
     assert main(["study", "status", "mine.toml"]) == 0
 
 
-def test_published_labels_are_names_of_folders_as_they_were():
+def test_published_labels_are_unchanged_folder_names():
     for path in (Path(__file__).parents[1] / "results" / "runs").glob("*.jsonl"):
         for line in map(json.loads, path.read_text().splitlines()):
             run = Run(
@@ -146,7 +146,7 @@ class TestPlaces:
     @pytest.mark.parametrize(
         "label", [name for name in HOSTILE if name.isprintable() or name.isascii()]
     )
-    def test_a_label_leads_nowhere(self, tmp_path, experiment, label):
+    def test_a_label_cannot_be_a_path(self, tmp_path, experiment, label):
         """What it names is trained in a folder of its own, inside, as nothing there can be gone on
         with."""
         about = json.loads((experiment / "experiment.json").read_bytes())
@@ -159,7 +159,7 @@ class TestPlaces:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["shared", "victim"]
         assert len(list((experiment / "runs").iterdir())) == 2
 
-    def test_a_label_with_half_a_character_is_refused(self, experiment):
+    def test_a_label_with_a_lone_surrogate_is_refused(self, experiment):
         text = (
             (experiment / "experiment.json")
             .read_text()
@@ -169,7 +169,7 @@ class TestPlaces:
         with pytest.raises(UserError, match=r"experiment\.json is damaged .*surrogates"):
             pac4sac.resume(experiment)
 
-    def test_two_runs_of_one_name_are_refused(self, experiment):
+    def test_two_runs_with_the_same_name_are_refused(self, experiment):
         about = json.loads((experiment / "experiment.json").read_bytes())
         about["cohorts"] *= 2
         (experiment / "experiment.json").write_text(json.dumps(about))
@@ -230,7 +230,7 @@ class TestPlaces:
         assert certificate.run == "sac-seed0"
         assert (tmp_path / "victim" / "notes").read_text() == "mine"
 
-    def test_reports_and_archives_read_no_link_that_leads_out(self, tmp_path):
+    def test_reports_and_archives_read_no_links_out_of_the_folder(self, tmp_path):
         archive = tmp_path / "archive"
         report_folders.write_run(tmp_path / "in", report_folders.own_task())
         add_to_archive([tmp_path / "in"], archive)
@@ -260,7 +260,7 @@ class TestReportFolder:
             out / "figures" / "mine.svg",
         ]
 
-    def test_a_report_keeps_files_of_others(self, tmp_path, runs):
+    def test_a_report_keeps_files_that_it_did_not_write(self, tmp_path, runs):
         out = tmp_path / "out"
         write_report([runs], out)
         before = tiny.contents(out)
@@ -275,7 +275,7 @@ class TestReportFolder:
             path.unlink()
         assert tiny.contents(out) == before  # what the second report had more is gone
 
-    def test_an_older_report_without_a_manifest_loses_nothing(self, tmp_path, runs):
+    def test_an_older_report_without_a_manifest_keeps_its_files(self, tmp_path, runs):
         out = tmp_path / "out"
         write_report([runs], out)
         (out / "manifest.json").unlink()
@@ -334,7 +334,7 @@ class TestReportFolder:
         assert notes.read_text() == "mine"
         assert os.readlink(out / "report.md.kept") == str(notes)
 
-    def test_a_manifest_can_name_nothing_outside(self, tmp_path, runs):
+    def test_a_manifest_cannot_name_files_outside_the_report(self, tmp_path, runs):
         out, notes = tmp_path / "out", tmp_path / "notes.md"
         write_report([runs], out)
         notes.write_text("mine")

@@ -64,7 +64,7 @@ def torch_network(
 @pytest.mark.parametrize(
     ("depth", "norm", "activation"), [(3, True, "silu"), (2, False, "relu"), (1, True, "relu")]
 )
-def test_a_critic_of_all_runs_and_members_is_each_torch_network_on_the_concatenation(
+def test_a_batched_critic_equals_separate_torch_networks(
     depth: int, norm: bool, activation: str
 ) -> None:
     critic = Critic(build_trunk(depth, norm, activation), MEMBERS)
@@ -96,7 +96,7 @@ def test_the_gaussian_head_has_the_mean_and_variance_of_section_3_2() -> None:
     torch.testing.assert_close(v_p, torch.tensor([[[0.9, 7.3]]]))
 
 
-def test_the_closed_form_is_the_distribution_of_sampled_weights() -> None:
+def test_the_closed_form_matches_sampled_weights() -> None:
     critic = Critic(build_trunk(), gaussian=True, log_variance=-1.0)
     views = critic.views(critic.initial([0], "initial/critic", CPU))
     s, a = (x[:1] for x in inputs())
@@ -110,7 +110,7 @@ def test_the_closed_form_is_the_distribution_of_sampled_weights() -> None:
     torch.testing.assert_close(q.var(0), v_p[0, 0], rtol=0.02, atol=0.0)
 
 
-def test_initial_weights_lie_within_one_over_root_fan_in_and_fill_that_range() -> None:
+def test_initial_weights_fill_the_range_of_one_over_root_fan_in() -> None:
     wide = Critic(
         Trunk({"s": 30, "a": 34}, 64, 2, True, "silu"), MEMBERS, gaussian=True, log_variance=-4.6
     )
@@ -161,7 +161,7 @@ def test_a_state_broadcast_over_its_candidates_equals_the_state_repeated() -> No
         torch.testing.assert_close(broadcast, repeated, rtol=1e-6, atol=1e-6)
 
 
-def test_the_actors_bound_their_outputs() -> None:
+def test_actors_bound_their_outputs() -> None:
     s = 100 * inputs()[0]
     trunk = Trunk({"s": DS}, WIDTH, 2, False, "relu")
     deterministic, gaussian = DeterministicActor(trunk, DA), GaussianActor(trunk, DA)

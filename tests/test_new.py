@@ -28,7 +28,7 @@ NAMES = {algorithm.agent: name for name, algorithm in reversed(ALGORITHMS.items(
 
 
 @pytest.mark.parametrize("algo", sorted(NAMES.values()))
-def test_a_copy_passes_the_check_as_its_original_does(
+def test_a_copied_agent_passes_the_check(
     algo: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module = f"copied_{algo.replace('-', '_')}"
@@ -43,7 +43,7 @@ def test_a_copy_passes_the_check_as_its_original_does(
         assert main(["check", algo]) == 1  # the original does not pass it either
 
 
-def test_a_copy_trains_like_its_original(folder: Path) -> None:
+def test_a_copied_agent_trains_like_the_original(folder: Path) -> None:
     options = ["Pendulum-v1", "--steps", "220", "--threads", "1", "--device", "cpu", "--set"]
     options += ["warmup=205", "batch=8", "width=8"]
     assert main(["new", "my_agent"]) == 0
@@ -78,7 +78,7 @@ def test_settings_of_a_name_are_in_the_command_that_trains_the_copy(
         (["my_agent", "--from", "my_agent:MyAgent"], "my_agent:MyAgent"),
     ],
 )
-def test_bad_input_is_refused_in_a_sentence(
+def test_invalid_input_is_refused_in_a_sentence(
     words: list[str], expected: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["new", *words]) == 2

@@ -31,9 +31,7 @@ def seen() -> np.ndarray:
     return (5 + 3 * np.random.default_rng(0).standard_normal((40, 2, DS))).astype(np.float32)
 
 
-def test_every_network_and_slow_copy_has_the_mean_and_variance_of_what_its_run_saw(
-    seen: np.ndarray,
-) -> None:
+def test_every_network_has_the_mean_and_variance_of_its_runs_observations(seen: np.ndarray) -> None:
     learner = watched(seen)
     for name in ("critic", "actor", "critic/target", "actor/target"):
         p = learner.agent.params(learner.state, name)
@@ -45,7 +43,7 @@ def test_every_network_and_slow_copy_has_the_mean_and_variance_of_what_its_run_s
             )
 
 
-def test_the_networks_see_standardised_observations_far_ones_cut(seen: np.ndarray) -> None:
+def test_networks_get_standardised_and_clipped_observations(seen: np.ndarray) -> None:
     learner, plain = watched(seen), make_learner("td3", {}, {})
     for name in ("critic", "actor"):
         theirs, own = (x.agent.params(x.state, name) for x in (plain, learner))
@@ -63,7 +61,7 @@ def test_the_networks_see_standardised_observations_far_ones_cut(seen: np.ndarra
         torch.testing.assert_close(ask(learner, s), ask(plain, standard), rtol=1e-3, atol=1e-4)
 
 
-def test_learning_leaves_what_was_seen_alone_and_a_frozen_run_sees_no_more(
+def test_observation_statistics_do_not_change_in_learning_or_after_freezing(
     seen: np.ndarray,
 ) -> None:
     learner = make_learner("crossq", {}, {}, **ON)
@@ -82,7 +80,7 @@ def test_learning_leaves_what_was_seen_alone_and_a_frozen_run_sees_no_more(
 @pytest.mark.parametrize(
     "algo", [algo for algo in ALGORITHMS if algo in ("pac4sac", "pac4sac-mixture", "sac-nr")]
 )
-def test_any_algorithm_may_have_it(algo: str) -> None:
+def test_any_algorithm_can_normalise_observations(algo: str) -> None:
     learner = train(make_learner(algo, {}, {"gamma": 0.9}, **ON), 12)
     assert bool(learner.state["alive"].all())
     seen = [
@@ -94,7 +92,7 @@ def test_any_algorithm_may_have_it(algo: str) -> None:
     assert "critic" in acting_tensors(learner.agent, learner.state, 0)
 
 
-def test_an_agent_file_and_its_export_have_it_with_them(tmp_path: Path) -> None:
+def test_agent_files_and_exports_include_observation_statistics(tmp_path: Path) -> None:
     agent = pac4sac.load(
         train_tiny(tmp_path / "x", "sac", seeds=(0,), steps=60, settings=ON).folder
     )
@@ -110,7 +108,7 @@ def test_an_agent_file_and_its_export_have_it_with_them(tmp_path: Path) -> None:
     assert not np.allclose(exported[0].detach().numpy(), agent.act(observation.numpy()), rtol=1e-5)
 
 
-def test_without_it_nothing_is_added() -> None:
+def test_without_normalisation_the_state_is_unchanged() -> None:
     learner = make_learner("sac")
     assert not [
         part for part in learner.agent.params(learner.state, "critic") if "observed" in part

@@ -49,7 +49,7 @@ THREE_BINS = {"bins": 3, "value_min": -1.0, "value_max": 1.0}
 # --- learning-rate schedules
 
 
-def test_a_schedule_falls_from_the_rate_to_a_share_of_it_and_stays_there() -> None:
+def test_a_schedule_decreases_the_rate_to_a_fraction_and_stays_there() -> None:
     rate, end = torch.full((4,), 0.2), torch.full((4,), 0.1)
     progress = torch.tensor([0.0, 0.25, 1.0, 3.0])
     for name, expected in {
@@ -77,7 +77,7 @@ def test_a_schedule_follows_the_steps_of_the_network_and_the_updates_per_step() 
     assert not torch.equal(before[1:], state["log_alpha"][1:])
 
 
-def test_a_schedule_ends_at_0_or_at_the_agents_own_share() -> None:
+def test_a_schedule_ends_at_0_or_at_lr_end() -> None:
     for algo, end in {"sac": [0.0], "pac4sac": [0.0], "xqc": [0.02], "flashsac": [0.05]}.items():
         own = {} if end == [0.0] else {"lr_end": 10 * end[0]}
         agent = make_agent(algo, lr=0.1, lr_schedule="cosine", lr_steps=5, **own)
@@ -89,7 +89,7 @@ def test_a_schedule_ends_at_0_or_at_the_agents_own_share() -> None:
 # --- the categorical critic
 
 
-def test_a_projection_shares_values_between_neighbours_and_counts_what_is_outside() -> None:
+def test_a_projection_splits_values_between_neighbours_and_counts_clipped_values() -> None:
     critic = CategoricalCritic(Trunk({"s": 1}, 2, 1, False, "relu"), 1, 3, -1.0, 1.0)
     y = torch.tensor([[[0.25, 2.0], [-1.0, 1.0], [-0.5, -3.0]]])
     p = torch.tensor([[[0.5, 0.5], [0.3, 0.7], [0.9, 0.1]]])
@@ -105,7 +105,7 @@ def test_a_projection_shares_values_between_neighbours_and_counts_what_is_outsid
     st.floats(0.1, 100),
     st.lists(st.tuples(st.floats(-1.5, 2.5), st.floats(0.01, 1)), min_size=1, max_size=20),
 )
-def test_a_projection_keeps_all_probability_and_the_mean_of_what_is_inside(
+def test_a_projection_keeps_the_probability_and_the_mean(
     bins: int, low: float, width: float, values: list[tuple[float, float]]
 ) -> None:
     high = low + width
@@ -164,7 +164,7 @@ def test_xqc_learns_the_projected_distribution_of_the_smaller_critic() -> None:
     assert log["outside"].item() == pytest.approx(0.5)
 
 
-def test_nothing_of_the_next_state_is_left_after_a_terminal_one() -> None:
+def test_a_terminal_transition_does_not_use_the_next_state() -> None:
     agent, state = xqc_on_paper()
     batch = BATCH._replace(terminated=torch.ones(1, 2), r=torch.tensor([[0.5, -0.25]]))
     target = agent.bellman_target(state, batch, {"target": NOISE})
@@ -173,7 +173,7 @@ def test_nothing_of_the_next_state_is_left_after_a_terminal_one() -> None:
     assert target.outside.tolist() == [0.0]
 
 
-def test_the_actor_climbs_the_smaller_mean_of_the_distributions() -> None:
+def test_the_actor_maximises_the_smaller_mean_of_the_distributions() -> None:
     agent, state = xqc_on_paper()
     loss, _ = agent.actor_loss(state, agent.params(state, "actor"), BATCH, {"actor": NOISE})
     assert loss.item() == pytest.approx(0.2 * sum(LOG_PI) / 2 + 0.3, rel=1e-5)
@@ -182,7 +182,7 @@ def test_the_actor_climbs_the_smaller_mean_of_the_distributions() -> None:
 # --- batch normalisation
 
 
-def test_a_network_is_normalised_by_the_batch_in_its_own_step_and_else_by_what_was_seen() -> None:
+def test_a_network_uses_batch_statistics_only_in_its_own_step() -> None:
     numbers = {"mean": 1.0, "variance": 4.0 - 1e-3, "scale": 2.0, "shift": 10.0}
     p = {f"x.{name}": torch.full((1, 1, 1), number) for name, number in numbers.items()}
     own = Learning(p)
@@ -198,7 +198,7 @@ def test_a_network_is_normalised_by_the_batch_in_its_own_step_and_else_by_what_w
 # --- weight normalisation
 
 
-def test_the_weights_of_a_unit_get_the_length_1_for_the_runs_that_move() -> None:
+def test_weights_of_updated_runs_are_normalised_to_length_1() -> None:
     net = Net(Trunk({"s": 2}, 2, 1, False, "relu"), {})
     weights = torch.zeros(2, 1, sum(net.sizes))
     views = net.views(weights)
@@ -210,7 +210,7 @@ def test_the_weights_of_a_unit_get_the_length_1_for_the_runs_that_move() -> None
     assert views["0.bias"].unique().tolist() == [7.0]
 
 
-def test_scale_and_shift_of_a_normalisation_together_get_the_length_of_their_width() -> None:
+def test_scale_and_shift_are_normalised_together() -> None:
     net = Net(ResidualTrunk({"s": 2}, 1, 1, False, "relu"), {})
     weights = torch.zeros(1, 1, sum(net.sizes))
     views = net.views(weights)
@@ -270,7 +270,7 @@ def test_all_units_have_weights_of_length_1_before_and_after_learning(algo: str)
 # --- residual blocks
 
 
-def test_a_residual_block_adds_what_it_finds_and_the_trunk_ends_in_rms_norm() -> None:
+def test_a_residual_block_adds_its_output_and_the_trunk_ends_in_rms_norm() -> None:
     net = Net(ResidualTrunk({"s": 1, "a": 1}, 2, 1, False, "relu"), {})
     weights = net.initial([0], "initial/test", CPU)
     p = net.views(weights)
@@ -358,7 +358,7 @@ def test_exploration_noise_is_held_for_as_many_steps_as_were_drawn() -> None:
     assert used == [0.0, 0.0, 8.0, 12.0, 12.0, 12.0]
 
 
-def test_flashsacs_actor_moves_first_and_in_every_second_update(
+def test_flashsac_updates_the_actor_first_in_every_second_update(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     learner = train(make_learner("flashsac"), 8)
@@ -377,7 +377,7 @@ def test_flashsacs_actor_moves_first_and_in_every_second_update(
     assert order == ["actor", "log_alpha", "critic", "critic"]
 
 
-def test_flashsacs_actor_is_normalised_by_states_and_next_states_together() -> None:
+def test_flashsac_normalises_the_actor_with_states_and_next_states() -> None:
     agent, batch = make_agent("flashsac", ds=1, da=1), BATCH._replace(s2=column(5.0, 0.0))
     state = agent.initial_state([0], CPU)
     pi = Learning(agent.params(state, "actor"))
@@ -409,7 +409,7 @@ def test_flashsacs_actor_is_normalised_by_states_and_next_states_together() -> N
         ),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(
+def test_invalid_settings_are_refused_in_a_sentence(
     algo: str, settings: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(UserError) as refusal:
@@ -417,7 +417,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(
     assert str(refusal.value) == sentence
 
 
-def test_the_defaults_are_what_was_published() -> None:
+def test_the_defaults_are_the_published_settings() -> None:
     shared = {"lr": 3e-4, "bins": 101, "value_min": -5.0, "value_max": 5.0, "critics": 2}
     shared |= {"alpha": 0.01, "alpha_loss": "plain", "normalise_rewards": True}
     shared |= {"activation": "relu", "log_std_max": 2.0, "lr_steps": 1_000_000}
@@ -438,7 +438,7 @@ def test_the_defaults_are_what_was_published() -> None:
 # --- targets outside of the range of the bins
 
 
-def test_targets_outside_of_the_range_are_logged_and_reported(tmp_path: Path) -> None:
+def test_targets_outside_the_range_are_logged_and_reported(tmp_path: Path) -> None:
     out, narrow = tmp_path / "out", {"value_min": -0.01, "value_max": 0.01, "warmup": 8}
     with pytest.warns(UserWarning, match=r"% of the targets of xqc-seed0 were outside") as warned:
         tiny_experiments.train(

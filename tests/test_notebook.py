@@ -23,7 +23,7 @@ def kinds(cells):
     return [[output["output_type"] for output in cell.get("outputs", [])] for cell in cells]
 
 
-def test_the_notebook_runs_and_gives_what_its_page_shows(tmp_path, monkeypatch):
+def test_the_notebook_runs_and_matches_its_page(tmp_path, monkeypatch):
     pytest.importorskip(
         "pandas", reason="the notebook reads results as data frames: install the extra pandas"
     )

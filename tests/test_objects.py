@@ -58,11 +58,11 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 class TestNames:
-    def test_what_can_be_imported_has_the_name_of_its_module(self) -> None:
+    def test_importable_objects_are_named_after_their_module(self) -> None:
         assert name_of(Drift) == "training_environments:Drift"
         assert object_of("training_environments:Drift", "environment") is Drift
 
-    def test_a_lambda_and_a_local_class_keep_a_name_of_this_process(self) -> None:
+    def test_a_lambda_and_a_local_class_get_a_name_of_this_process(self) -> None:
         class Local(Drift):
             pass
 
@@ -72,13 +72,15 @@ class TestNames:
             assert name_of(thing) == name
             assert object_of(name, "environment") is thing
 
-    def test_a_partial_is_a_name_with_arguments_if_they_can_be_stored(self) -> None:
+    def test_a_partial_is_stored_as_a_name_with_arguments(self) -> None:
         given = name_and_arguments(functools.partial(Drift, cliff=1.0))
         assert given == ("training_environments:Drift", {"cliff": 1.0})
         name, arguments = name_and_arguments(functools.partial(Drift, cliff=object()))
         assert (name.startswith("in-process:Drift-"), arguments) == (True, {})
 
-    def test_a_later_program_says_that_it_cannot_find_a_lambda(self, later_program: Any) -> None:
+    def test_a_later_program_reports_that_a_lambda_cannot_be_found(
+        self, later_program: Any
+    ) -> None:
         name = name_of(lambda: Drift())
         later_program()
         with pytest.raises(UserError, match="'lambda' was a lambda"):
@@ -91,13 +93,13 @@ class TestTasks:
         with make_env(Drift) as env:
             assert env.reset(seed=0)[0].shape == (3,)
 
-    def test_a_function_has_the_time_limit_of_what_it_makes(self) -> None:
+    def test_a_function_has_the_time_limit_of_its_environment(self) -> None:
         task = chosen_task(functools.partial(drifting, cliff=2.0))
         assert (task.horizon, task.env_kwargs) == (30, {"cliff": 2.0})
         assert chosen_task(drifting, env_kwargs={"cliff": 3.0}).env_kwargs == {"cliff": 3.0}
         assert pac4sac.Task("drift", drifting).env_id == "test_objects:drifting"
 
-    def test_the_solve_threshold_stays_only_if_rewards_do(self) -> None:
+    def test_the_solve_threshold_is_kept_only_if_rewards_are(self) -> None:
         kept = chosen_task("SolvableDrift-v0", wrappers=[gymnasium.wrappers.TimeAwareObservation])
         assert kept.r_limit == get_task("SolvableDrift-v0").r_limit == 10
         assert chosen_task("SolvableDrift-v0", wrappers=[Scaled]).r_limit is None
@@ -109,7 +111,7 @@ class TestTasks:
         with pytest.raises(UserError, match="returns the same environment every time"):
             make_env(lambda: env)
 
-    def test_more_environments_are_made_like_one_that_exists(self) -> None:
+    def test_environments_are_created_like_an_existing_one(self) -> None:
         made = gymnasium.make("Drift-v0", cliff=2.0, max_episode_steps=7)
         task = chosen_task(gymnasium.wrappers.RescaleAction(made, -1.0, 1.0), 90)
         (table,) = task.wrappers
@@ -211,7 +213,7 @@ def test_a_comparison_trains_objects_in_this_process(
 drifting_lambda = lambda: drifting()  # noqa: E731
 
 
-def test_workers_are_refused_before_a_folder_is_made(tmp_path: Path) -> None:
+def test_workers_are_refused_before_a_folder_is_created(tmp_path: Path) -> None:
     for call in (pac4sac.train, functools.partial(pac4sac.compare, algos="sac,ddpg")):
         with pytest.raises(UserError, match="Worker processes cannot import"):
             call(lambda: Drift(), out=tmp_path / "a", **QUICK | {"workers": 1})  # type: ignore[operator]
@@ -229,7 +231,7 @@ class TestScripts:
         assert object_of("__main__:Mine", "algorithm") is mine
 
     @pytest.mark.parametrize(("g", "x"), [(2, 1), (1, 2)])
-    def test_its_checksum_follows_its_code_and_what_it_uses(
+    def test_the_checksum_of_a_script_object_depends_on_its_code_and_its_functions(
         self, script: Any, g: int, x: int
     ) -> None:
         sums = []
@@ -248,7 +250,7 @@ class TestScripts:
         commented = name_of(script("# a comment\n\n" + self.code.format(g=1, x=1))["Mine"])
         assert script_checksums([commented]) == sums[0]
 
-    def test_a_run_of_another_script_says_where_it_can_be_continued(self, script: Any) -> None:
+    def test_a_run_of_another_script_reports_where_it_can_be_continued(self, script: Any) -> None:
         mine = script(self.code.format(g=1, x=1))["Mine"]
         (run,) = self.runs(mine)
         about = json.loads(json.dumps(run.describe()))

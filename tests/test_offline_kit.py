@@ -63,7 +63,7 @@ def test_requirements_are_followed_except_present_and_unused_ones(tmp_path, monk
     assert [*wheels] == ["one", "two", "three"]
 
 
-def test_unused_files_and_lines_are_left_out(tmp_path):
+def test_unused_files_and_lines_are_omitted(tmp_path):
     files = {"one/a.py": "x = 1\nslow()\ny = 2\n", "one/data/big.png": "", "one/keep.xml": ""}
     wheel = make_wheel(tmp_path / "wheels", "one", files=files)
     kit = tmp_path / "kit"
@@ -102,7 +102,7 @@ def test_a_kit_has_wheels_and_added_modules_and_replaces_an_older_one(tmp_path, 
     assert not (kit / "simulator.py").exists()
 
 
-def test_a_kit_that_is_too_large_or_in_the_way_of_other_files_is_refused(tmp_path, capsys):
+def test_a_kit_that_is_too_large_or_would_overwrite_files_is_refused(tmp_path, capsys):
     assert make_kit(tmp_path, "--limit", "0.0005") == 2
     assert "--limit" in capsys.readouterr().err
     assert not (tmp_path / "kit").exists()

@@ -44,7 +44,7 @@ def consent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_found_and_told_with_what_to_do(name: str) -> None:
+def test_a_mistake_is_reported_with_a_fix(name: str) -> None:
     first = next(
         filter(None, (examination.problem for examination in examine(f"wrong_agents:{name}")))
     )
@@ -57,7 +57,7 @@ def test_an_agent_without_a_mistake_passes() -> None:
     assert len(examinations) == 8
 
 
-def test_the_command_names_what_to_mend_and_ends_with_1_or_says_that_all_is_well(
+def test_check_names_the_problem_and_exits_with_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PAC4SAC_TRUST")  # naming it is consent
@@ -87,7 +87,7 @@ def test_the_command_names_what_to_mend_and_ends_with_1_or_says_that_all_is_well
         ("Absent", "could not be imported"),
     ],
 )
-def test_what_is_no_agent_ends_with_2(
+def test_an_invalid_agent_exits_with_2(
     name: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check", f"wrong_agents:{name}"]) == 2
@@ -95,14 +95,14 @@ def test_what_is_no_agent_ends_with_2(
 
 
 @pytest.mark.parametrize("name", TOLD_IN_TRAINING)
-def test_training_tells_the_same_mistake_in_a_sentence(name: str, tmp_path: Path) -> None:
+def test_training_reports_the_same_mistake_in_a_sentence(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=MISTAKES[name].removeprefix(PLACE)):
         tiny.train(
             tmp_path / "x", f"wrong_agents:{name}", seeds=(0,), settings={"warmup": 9}, steps=12
         )
 
 
-def test_all_that_an_agent_imports_is_in_one_place() -> None:
+def test_all_imports_of_agents_are_in_agents_api() -> None:
     assert {
         "Agent",
         "AgentConfig",

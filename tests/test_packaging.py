@@ -23,7 +23,7 @@ def distribution(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement)[0]).lower()
 
 
-def test_all_that_lies_in_the_package_goes_into_the_wheel():
+def test_all_files_of_the_package_are_in_the_wheel():
     assert BUILD["wheel"] == {"packages": ["src/pac4sac"]}
     assert "src" in BUILD["sdist"]["only-include"]
     # The builder leaves out what .gitignore names, be it in the repository or not.
@@ -38,7 +38,7 @@ def test_all_that_lies_in_the_package_goes_into_the_wheel():
     assert named <= {"__pycache__"}
 
 
-def test_versions_agree():
+def test_versions_in_all_files_agree():
     version = PROJECT["project"]["version"]
     citation = (ROOT / "CITATION.cff").read_text()
     releases = re.findall(r"^## (\d\S+) \(\d{4}-\d\d-\d\d\)$", changelog(), re.MULTILINE)
@@ -46,7 +46,7 @@ def test_versions_agree():
     assert releases[0] == version
 
 
-def test_the_changelog_has_sections_for_what_is_not_released():
+def test_the_changelog_has_sections_for_unreleased_changes():
     unreleased = changelog().split("\n## ")[1]
     assert unreleased.startswith("Unreleased\n")
     assert re.findall(r"^### (.+)$", unreleased, re.MULTILINE) == [
@@ -73,7 +73,7 @@ def test_every_extra_is_in_the_readme():
     assert [extra for extra in extras if f"`{extra}`" not in install] == []
 
 
-def test_what_make_setup_installs_is_pinned():
+def test_make_setup_installs_pinned_versions():
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pinned = {distribution(line) for line in lines if "==" in line}
     groups = PROJECT["dependency-groups"]
@@ -107,7 +107,7 @@ def test_an_error_says_how_to_install_an_extra_here(
     assert re.fullmatch(f"install it with {expected}", errors.how_to_install("mujoco"))
 
 
-def test_asking_for_pip_leaves_the_compiler_of_torch_intact():
+def test_looking_for_pip_does_not_break_the_compiler_of_torch():
     code = (
         "from pac4sac.base.errors import how_to_install; how_to_install('onnx'); import setuptools"
     )

@@ -24,9 +24,7 @@ def two_critics(**settings: float) -> tuple[Agent, State]:
 
 
 @pytest.mark.parametrize(("acting", "a2"), [(0, 0.5), (1, 0.9)])
-def test_the_targets_of_all_critics_take_the_action_of_the_policy_that_acts(
-    acting: int, a2: float
-) -> None:
+def test_all_targets_use_the_action_of_the_acting_policy(acting: int, a2: float) -> None:
     agent, state = two_critics(gamma=0.9)
     heads = [math.atanh(0.5), -9.0, math.atanh(0.9), -9.0]  # mean, log-variance of each policy
     agent.params(state, "actor")["head.bias"][:] = torch.tensor(heads)
@@ -53,7 +51,7 @@ def test_the_objective_is_risk_plus_divergence_minus_the_log_variance(
     )
 
 
-def test_each_policy_climbs_its_own_critic() -> None:
+def test_each_policy_maximises_its_own_critic() -> None:
     agent, state = two_critics()
     noise = torch.tensor([math.atanh(0.5), math.atanh(0.9)]).view(1, 2, 1, 1)
     batch = Batch(S, A, ONE, S, ONE)
@@ -61,7 +59,7 @@ def test_each_policy_climbs_its_own_critic() -> None:
     assert loss.item() == pytest.approx(-(2.5 + 1.0) / 2)
 
 
-def test_another_policy_acts_after_so_many_steps_and_in_every_episode() -> None:
+def test_the_acting_policy_changes_every_n_steps_and_every_episode() -> None:
     agent = make_agent("pbac", {"held": 3}, critics=4)
     state = agent.initial_state([0], torch.device("cpu"))
 
@@ -85,7 +83,7 @@ def test_another_policy_acts_after_so_many_steps_and_in_every_episode() -> None:
     assert [acting(5, 0.1), acting(6, 0.6)] == [0, 2]
 
 
-def test_evaluation_plays_the_mean_of_the_policies() -> None:
+def test_evaluation_uses_the_mean_of_the_policies() -> None:
     agent, state = two_critics()
     # mean, log-variance of each
     agent.params(state, "actor")["head.bias"][:] = torch.tensor([1.0, 0.0, -0.5, 0.0])

@@ -107,7 +107,7 @@ def _no_process_is_left_behind():
 # --- what it hands out
 
 
-def test_the_pool_does_what_stepping_each_environment_by_hand_does():
+def test_the_pool_matches_stepping_each_environment_separately():
     task = faulty()
     with EnvPool(task, SEEDS) as pool:
         envs = [make_env(task) for _ in SEEDS]
@@ -136,19 +136,19 @@ def test_the_pool_does_what_stepping_each_environment_by_hand_does():
 
 
 @pytest.mark.parametrize("name", ["Pendulum-v1", "cartpole-swingup", "half-cheetah", "humanoid"])
-def test_the_number_of_workers_never_changes_a_result(name):
+def test_the_number_of_workers_does_not_change_a_result(name):
     task = dataclasses.replace(get_task(name), horizon=15)
     alone = record(task, 40)
     assert alone == record(task, 40, workers=1)
     assert alone == record(task, 40, workers=2)
 
 
-def test_a_run_sees_the_same_whatever_pool_it_is_in():
+def test_a_run_gets_the_same_transitions_in_any_pool():
     together = record(faulty(), 50)
     assert [[rows[1]] for rows in together] == record(faulty(), 50, seeds=SEEDS[1:2])
 
 
-def test_episode_seeds_stay_what_they_were_when_results_were_published():
+def test_episode_seeds_match_the_published_results():
     assert simulator_seed(0, "train", 0) == 1430681047
     assert simulator_seed(0, "train", 1) == 414688459
     assert simulator_seed(0, "evaluate", 0) == 1954949553
@@ -184,7 +184,7 @@ def play_in_turns(pools: list[EnvPool], steps: int) -> list[list[list[bytes]]]:
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 5])
-def test_pools_that_take_turns_see_what_each_would_see_alone(workers):
+def test_interleaved_pools_get_the_same_transitions_as_separate_pools(workers):
     first, second = interleaved_pools(faulty(), [SEEDS, [13, 21]], workers)
     with first, second:
         assert play_in_turns([first, second], 30) == [
@@ -195,7 +195,7 @@ def test_pools_that_take_turns_see_what_each_would_see_alone(workers):
         assert len(play(second, range(30, 40))) == 10  # it outlives the other
 
 
-def test_a_worker_that_dies_is_replaced_in_every_pool_it_worked_for(tmp_path):
+def test_a_dead_worker_is_replaced_in_every_pool(tmp_path):
     first, second = interleaved_pools(
         faulty("exit once", marker=tmp_path / "died"), [SEEDS, [13, 21]], 1
     )
@@ -255,7 +255,7 @@ def test_calls_out_of_order_are_refused():
             pool.send(np.zeros(2, np.float32))
 
 
-def test_auto_weighs_the_simulators_against_the_round_trip():
+def test_auto_chooses_workers_from_simulator_time_and_overhead():
     assert choose_workers(runs=1, step_seconds=100e-6, cores=16) == 0  # nothing to share out
     assert choose_workers(runs=8, step_seconds=2e-6, cores=16) == 0  # cheaper than waking anyone
     # two runs each; sixteen would be no faster
@@ -374,7 +374,7 @@ def test_a_snapshot_of_other_runs_is_refused():
         ),
     ],
 )
-def test_an_environment_that_goes_wrong_fails_its_run_alone(fault, cause, workers):
+def test_an_environment_with_an_error_fails_only_its_run(fault, cause, workers):
     with EnvPool(faulty(fault), SEEDS, workers) as pool:
         seen = [[row.tobytes() for row in pool.reset()], *play(pool, range(29))]
         pool.send(actions_at(29, pool))
@@ -412,7 +412,7 @@ def test_a_killed_worker_is_restarted_and_its_episodes_replayed(workers, moment)
     assert seen == record(faulty(), 50)[1:]
 
 
-def test_a_death_in_a_later_step_is_a_first_death_again():
+def test_a_death_in_a_later_step_counts_as_a_first_death():
     with EnvPool(faulty(), SEEDS, workers=3) as pool:
         pool.reset()
         seen = []
@@ -433,7 +433,7 @@ def test_a_worker_that_dies_before_its_first_reset_is_restarted():
         )
 
 
-def test_an_environment_that_kills_its_worker_once_loses_nothing(tmp_path):
+def test_an_environment_that_kills_its_worker_once_loses_no_step(tmp_path):
     task = faulty("exit once", marker=tmp_path / "died")
     seen = record(task, 30, workers=1)
     assert (tmp_path / "died").exists()
@@ -441,7 +441,7 @@ def test_an_environment_that_kills_its_worker_once_loses_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_an_environment_that_kills_its_worker_again_fails_alone(workers):
+def test_an_environment_that_kills_its_worker_twice_fails_only_its_run(workers):
     with EnvPool(faulty("exit", episode=1), SEEDS, workers) as pool:
         seen = [[row.tobytes() for row in pool.reset()], *play(pool, range(40))]
         assert list(pool.failures) == [VICTIM]
@@ -583,7 +583,7 @@ def test_workers_end_with_an_interrupted_parent(fault, tmp_path):
         assert all(map(is_gone, workers))
 
 
-def test_workers_do_without_torch():
+def test_workers_do_not_import_torch():
     check = "import sys, pac4sac.tasks.worker; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check]).returncode == 0
 
@@ -602,7 +602,7 @@ def two_ends() -> Iterator[tuple[waiting.Notifier, waiting.Notifier, np.ndarray,
 
 
 @pytest.mark.parametrize("patience", [0.0, 60.0])
-def test_a_notification_is_seen_asleep_and_awake(monkeypatch, patience):
+def test_a_notification_arrives_while_sleeping_and_spinning(monkeypatch, patience):
     monkeypatch.setattr(waiting, "spin_seconds", lambda: patience)
     # a sleeper is woken, and does not find out by itself
     monkeypatch.setattr(waiting, "POLL_MS", 60_000)
@@ -645,7 +645,7 @@ def test_a_sleeping_end_notices_a_missed_notification(monkeypatch):
 
 
 @pytest.mark.parametrize("patience", [0.0, 0.01])
-def test_an_end_does_not_wait_for_a_dead_one(monkeypatch, patience):
+def test_an_end_does_not_wait_for_a_dead_process(monkeypatch, patience):
     monkeypatch.setattr(waiting, "spin_seconds", lambda: patience)
     with two_ends() as (pool, worker, _, there):
         pool.notify()
@@ -666,7 +666,7 @@ def test_unread_notifications_do_not_block(monkeypatch):
 
 
 @pytest.mark.parametrize("patience", [0.0, 60.0])
-def test_pools_that_sleep_and_that_stay_awake_see_the_same(monkeypatch, patience):
+def test_sleeping_and_spinning_pools_get_the_same_transitions(monkeypatch, patience):
     # of the pool; workers judge for themselves
     monkeypatch.setattr(waiting, "spin_seconds", lambda: patience)
     task = get_task("cartpole-swingup")
@@ -683,9 +683,7 @@ def test_pools_that_sleep_and_that_stay_awake_see_the_same(monkeypatch, patience
     ("cores", "machine", "awake"),
     [(16, "x86_64", True), (4, "AMD64", True), (2, "x86_64", False), (16, "aarch64", False)],
 )
-def test_workers_stay_awake_only_where_cores_are_many_and_keep_the_order_of_writes(
-    monkeypatch, cores, machine, awake
-):
+def test_workers_spin_only_with_many_cores_and_ordered_writes(monkeypatch, cores, machine, awake):
     monkeypatch.setattr(waiting, "machine_cores", lambda: cores)
     monkeypatch.setattr(waiting.platform, "machine", lambda: machine)
     assert bool(waiting.spin_seconds.__wrapped__()) is awake

@@ -161,7 +161,7 @@ def test_the_deterministic_action_is_the_best_one_of_each_state(algo: str):
     )
 
 
-def test_a_learned_temperature_settles_where_the_entropy_is_minus_one():
+def test_a_learned_alpha_converges_to_the_target_entropy():
     learner = trained("sac-auto")
     # The soft-optimal policy for the reward −(a − a*)² is N(a*, α/2), whose entropy ½ ln(πeα) is −1
     # at this α.
@@ -172,7 +172,7 @@ def test_a_learned_temperature_settles_where_the_entropy_is_minus_one():
     np.testing.assert_allclose(found, alpha, rtol=0.35)
 
 
-def test_a_time_limit_leaves_the_value_whole_when_trained_from_the_front_door(tmp_path: Path):
+def test_a_time_limit_does_not_reduce_the_value_in_training(tmp_path: Path):
     """The same with the product's own loop, a worker process and the agent read back from its
     file."""
     result = pac4sac.train(

@@ -56,7 +56,7 @@ def sections(*folders: Path) -> dict[str, Section]:
         ([1000.0], 30.0, UNDECIDED),
     ],
 )
-def test_more_return_is_better_and_within_15_percent_it_is_the_same(
+def test_higher_returns_are_better_and_15_percent_is_equivalent(
     ours: list[float], sd: float, verdict: str
 ) -> None:
     judged = compare_returns(ours, Summary(10, 1000.0, sd))
@@ -108,7 +108,7 @@ def test_evaluations_at_the_same_step_are_compared(tmp_path: Path) -> None:
     assert [cell.text for cell in table.cells[0]][2:4] == ["8,167 ± 153", "8,159 ± 893"]
 
 
-def test_another_version_or_setting_is_something_else(tmp_path: Path) -> None:
+def test_runs_of_another_version_or_setting_are_not_compared(tmp_path: Path) -> None:
     write_evaluated(tmp_path / "v5", 0, 8000.0, "HalfCheetah-v5")
     write_evaluated(tmp_path / "other", 0, 8000.0, settings={"lr": 1e-3})
     assert verdicts(tmp_path) == {}

@@ -55,7 +55,7 @@ def test_the_shipped_curves_are_those_of_the_archive_and_rounding_changes_no_sco
         np.testing.assert_allclose(run.returns, archived[run.identity].returns, atol=0.051)
 
 
-def test_curves_come_as_a_frame_like_that_of_results_or_as_arrays(monkeypatch: pytest.MonkeyPatch):
+def test_reference_curves_are_a_data_frame_or_arrays(monkeypatch: pytest.MonkeyPatch):
     frame = pac4sac.reference("cartpole-swingup")
     assert set(frame["task"]) == {"cartpole-swingup"}
     assert list(frame.columns)[:8] == [

@@ -26,7 +26,7 @@ def filled(runs: int, capacity: int, steps: int) -> Tensor:
     return data
 
 
-def test_a_full_ring_forgets_the_oldest_transitions() -> None:
+def test_a_full_ring_overwrites_the_oldest_transitions() -> None:
     data = filled(runs=2, capacity=4, steps=6)
     assert data[0, :, 0].tolist() == [4, 5, 2, 3]
     assert data[1, :, 0].tolist() == [104, 105, 102, 103]
@@ -52,7 +52,7 @@ def test_all_stored_transitions_are_drawn_equally_often() -> None:
     n=st.integers(1, 1_000_000),
     uniforms=st.lists(st.floats(0, 1, exclude_max=True, width=32), min_size=1, max_size=20),
 )
-def test_draws_stay_within_what_was_stored(n: int, uniforms: list[float]) -> None:
+def test_only_stored_transitions_are_drawn(n: int, uniforms: list[float]) -> None:
     largest = float(np.nextafter(np.float32(1), np.float32(0)))
     numbers = torch.tensor([[*uniforms, 0.0, largest]])
     ring = torch.arange(float(n)).view(1, -1, 1).expand(1, n, replay.row_width(1, 1))
@@ -62,12 +62,12 @@ def test_draws_stay_within_what_was_stored(n: int, uniforms: list[float]) -> Non
     assert index[0, -1] >= n - 2  # the largest uniform number reaches the newest
 
 
-def test_not_even_a_uniform_number_of_one_reads_the_ring_of_the_next_run() -> None:
+def test_a_uniform_number_of_one_stays_in_the_ring_of_its_run() -> None:
     batch = replay.sample(filled(2, 4, 4), torch.ones(2, 1), torch.tensor(4), DS, DA)
     assert batch.s[:, 0, 0].tolist() == [3, 103]
 
 
-def test_at_a_time_limit_the_true_final_observation_is_stored_and_the_reset_one_acted_on() -> None:
+def test_a_time_limit_stores_the_true_final_observation() -> None:
     learner = make_learner("sac", {}, {})
     first, final, reset = (np.full((2, 3), value, np.float32) for value in (1.0, 2.0, 9.0))
     learner.begin(first)
@@ -114,7 +114,7 @@ def test_an_update_draws_only_transitions_that_are_stored() -> None:
     assert learner.state["critic/count"].item() == 20
 
 
-def test_steps_are_joined_as_far_as_their_episode_goes() -> None:
+def test_steps_are_joined_up_to_the_end_of_their_episode() -> None:
     """Three steps cut by a time limit, two that end, and the youngest; r = 1, 2, 4 … and γ = ½."""
     chain = [
         (0.0, 1.0, 0.0),

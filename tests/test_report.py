@@ -90,7 +90,7 @@ class TestThePage:
         assert page.sections == expected.split()
         assert page.drawings == len(list((everything / "report" / "figures").glob("*.svg")))
 
-    def test_needs_nothing_from_elsewhere(self, everything: Path) -> None:
+    def test_loads_no_external_files(self, everything: Path) -> None:
         text = (everything / "report" / "report.html").read_text()
         assert Page(text).fetched == []
         assert "@import" not in text
@@ -113,7 +113,7 @@ class TestThePage:
         assert len(ids) == len(set(ids))
         assert "var(--series-0)" in text
 
-    def test_names_no_place_of_this_machine(self, everything: Path) -> None:
+    def test_contains_no_path_of_this_machine(self, everything: Path) -> None:
         for name, content in contents(everything / "report").items():
             assert str(everything).encode() not in content, name
 
@@ -141,7 +141,7 @@ class TestThePage:
 
 
 class TestSameFoldersSameBytes:
-    def test_whatever_the_order_of_arguments_times_and_place(self, tmp_path: Path) -> None:
+    def test_does_not_depend_on_order_time_or_location(self, tmp_path: Path) -> None:
         first, second = tmp_path / "here" / "a", tmp_path / "here" / "b"
         write_table_1(first, ("cartpole-swingup",), seeds=2)
         for seed in range(2):
@@ -267,9 +267,7 @@ class TestThePapersRows:
         page = Page(write_report([tmp_path / "in"], tmp_path / "out").page.read_text())
         assert "calibration" in page.sections
 
-    def test_cells_that_were_never_solved_are_compared_by_the_runs_solved(
-        self, tmp_path: Path
-    ) -> None:
+    def test_unsolved_cells_are_compared_by_the_number_of_solved_runs(self, tmp_path: Path) -> None:
         for seed in range(5):
             write_run(tmp_path / "in", task("cartpole-swingup"), "oac", seed, SOLVED_AT_ONCE)
         write_report([tmp_path / "in"], tmp_path / "out")
@@ -282,7 +280,7 @@ class TestThePapersRows:
         assert row["verdict"] == "better"
         assert "5 of our 5 runs solved the task, and none of the paper's 5" in row["reason"]
 
-    def test_a_diverged_run_forbids_a_good_verdict(self, tmp_path: Path) -> None:
+    def test_a_diverged_run_prevents_a_positive_verdict(self, tmp_path: Path) -> None:
         for seed in range(5):
             write_run(
                 tmp_path / "in", task("cartpole-swingup"), "sac", seed, SOLVED_AT_ONCE[seed % 2 :]
@@ -327,7 +325,7 @@ class TestCommands:
         )
         assert variants_of(tmp_path)["x"].command == command
 
-    def test_have_the_settings_that_the_run_says_were_given(self, tmp_path: Path) -> None:
+    def test_have_the_given_settings_of_the_run(self, tmp_path: Path) -> None:
         settings, given = {"shots": 500, "alpha": 0.1}, {"shots": 500}
         changes: Any = {"preset": "gone", "given": given}
         write_run(tmp_path, task("half-cheetah"), "sac", 0, settings=settings, **changes)
@@ -436,7 +434,7 @@ class TestOwnTasks:
         (-0.0, 0.0, 1.0, "0.0 ± 0.0"),
     ],
 )
-def test_numbers_keep_the_papers_decimals_and_never_vanish(
+def test_numbers_have_the_papers_decimals_and_are_never_rounded_to_zero(
     mean: float, sd: float, scale: float, text: str
 ) -> None:
     assert in_digits(Summary(5, mean, sd), scale) == text

@@ -121,7 +121,7 @@ def test_runs_on_a_task_that_is_not_the_papers_are_left_out(
     assert ablation_tables(read_context([tmp_path])) == []
 
 
-def test_tables_say_how_surely(tmp_path: Path) -> None:
+def test_tables_show_intervals_and_p_values(tmp_path: Path) -> None:
     write(tmp_path, *LEVELS)
     table = ablation_tables(read_context([tmp_path]))[1]
     assert all(

@@ -36,7 +36,7 @@ def told(folder: Path) -> str:
 
 
 class TestAComparisonOfOnesOwn:
-    def test_says_which_is_better_by_how_much_and_how_surely(self, tmp_path: Path) -> None:
+    def test_states_the_better_side_with_difference_and_interval(self, tmp_path: Path) -> None:
         levels = {"sac": -200.0, "ddpg": -150.0, "pac4sac": -300.0}
         (answer,) = answers(write_comparison(tmp_path, levels), general_report)
         assert answer.question == "Is it so?"
@@ -67,7 +67,7 @@ class TestAComparisonOfOnesOwn:
             (0.0, 0.0, 3, "(Δ = 0.0, n = 3 vs 3): all seeds of each side have the same result"),
         ],
     )
-    def test_says_why_a_difference_was_not_tested(
+    def test_states_why_a_difference_was_not_tested(
         self, tmp_path: Path, difference: float, spread: float, seeds: int, why: str
     ) -> None:
         levels = {"sac": -100.0, "ddpg": difference - 100.0}
@@ -142,7 +142,7 @@ class TestControls:
             (500.0, ""),
         ],
     )
-    def test_name_those_that_do_better_than_what_they_explain(
+    def test_name_variants_that_are_better_than_the_explained_one(
         self, tmp_path: Path, control: float, ending: str
     ) -> None:
         for label, algo, level in (("pac4sac", "pac4sac", 700.0), ("sac+shooting", "sac", control)):
@@ -163,7 +163,7 @@ class TestControls:
 
 
 class TestCurvesOfThePage:
-    def test_hold_every_return_on_its_side_of_the_limit(self, tmp_path: Path) -> None:
+    def test_keep_every_return_on_its_side_of_the_threshold(self, tmp_path: Path) -> None:
         near = [-200.00001, -199.99999, -200.0, 12345.6]
         write_run(tmp_path, own_task(r_limit=-200.0), "sac", 0, near)
         (about,) = curves_of(general_report.read_context([tmp_path]), tmp_path / "out")["tasks"]
@@ -171,7 +171,7 @@ class TestCurvesOfThePage:
         assert [value / scale > -200.0 for value in whole] == [False, True, False, True]
         assert [value / scale for value in whole] == pytest.approx(near, abs=1.5 / scale)
 
-    def test_are_small_whole_numbers_of_what_matters(self, tmp_path: Path) -> None:
+    def test_are_small_integers_of_the_relevant_facts(self, tmp_path: Path) -> None:
         write_run(tmp_path, own_task(), "sac", 0, [0.123456, -0.5])
         (about,) = curves_of(general_report.read_context([tmp_path]), tmp_path / "out")["tasks"]
         assert about["variants"][0]["runs"][0]["returns"] == [12346, -50000]

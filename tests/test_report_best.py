@@ -160,7 +160,7 @@ class TestAgainstItsControls:
         )
         assert verdicts_in_words in sentences_of(section)
 
-    def test_the_answer_counts_rival_by_rival(self, tmp_path: Path) -> None:
+    def test_the_answer_counts_each_baseline(self, tmp_path: Path) -> None:
         for name, rival in {"cartpole-swingup": 600.0, "half-cheetah": 800.0}.items():
             write_preset(tmp_path / name, name)
             write_others(tmp_path / name, {"pac4sac": rival, "sac+shooting": 701.0}, name)
@@ -171,7 +171,7 @@ class TestAgainstItsControls:
         assert f"{beats}. It is worse than PAC4SAC on 1. " in answer.text
         assert "The clearest result: PAC4SAC has higher" in answer.text
 
-    def test_trained_by_hand_they_are_the_same_but_other_runs_are_not_among_them(
+    def test_equal_runs_outside_the_study_are_included_and_others_are_not(
         self, tmp_path: Path
     ) -> None:
         write_preset(tmp_path)
@@ -180,7 +180,7 @@ class TestAgainstItsControls:
         (others,) = tables_of(section_of(tmp_path, "others")).values()
         assert {row["variant"] for row in others.records} == {"pac4sac", "pac4ddpg"}
 
-    def test_a_variant_that_the_study_has_on_another_task_only_is_not_among_them(
+    def test_variants_of_the_study_on_other_tasks_are_excluded(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         study = groups_module.shipped_study("best")
@@ -203,7 +203,7 @@ class TestAgainstItsControls:
         write_preset(tmp_path)
         assert set(verdicts(section_of(tmp_path))) == {"pac4sac-best (tau=0.005)", "sac-auto"}
 
-    def test_by_hand_and_by_the_study_it_is_one_variant_of_one_family(self, tmp_path: Path) -> None:
+    def test_runs_inside_and_outside_the_study_are_one_variant(self, tmp_path: Path) -> None:
         about = (task("cartpole-swingup"), "pac4sac", 7, None, "pac4sac-best", PRESET)
         write_run(tmp_path / "hand", *about, preset="best", given={})
         write_others(tmp_path / "hand", {"sac": 600.0, "sac-auto": 600.0})
@@ -221,7 +221,7 @@ class TestAgainstItsControls:
 class TestIsNoRowOfThePaper:
     # a study may leave its variant without a name
     @pytest.mark.parametrize("label", ["pac4sac-best", "pac4sac"])
-    def test_where_nothing_else_was_trained(self, tmp_path: Path, label: str) -> None:
+    def test_if_no_other_algorithm_was_trained(self, tmp_path: Path, label: str) -> None:
         write_preset(tmp_path / "in", label=label)
         write_others(tmp_path / "in", {"sac": 600.0})
         rows = read_context([tmp_path / "in"]).rows

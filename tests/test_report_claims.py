@@ -50,7 +50,7 @@ class TestClaims:
         for seed in range(5):
             write_run(folder, cartpole, algo, seed, [level + seed] * 40, label, settings)
 
-    def test_hold_in_part_or_not_by_what_the_tests_say(self, tmp_path: Path) -> None:
+    def test_hold_fully_partly_or_not_according_to_the_tests(self, tmp_path: Path) -> None:
         for name, sac, ddpg, verdict in (
             ("a", 400.0, 300.0, "holds"),
             ("b", 501.0, 300.0, "in part"),
@@ -61,7 +61,7 @@ class TestClaims:
                 self.write(tmp_path / name, algo, level)
             assert self.judged(tmp_path / name)["PAC4SAC", "Cartpole Swingup", "SAC"] == verdict
 
-    def test_a_diverged_run_of_ours_keeps_a_claim_from_holding(self, tmp_path: Path) -> None:
+    def test_a_diverged_run_prevents_a_claim_from_holding(self, tmp_path: Path) -> None:
         for algo, level in (("pac4sac", 500.0), ("sac", 100.0), ("ddpg", 100.0), ("oac", 100.0)):
             self.write(tmp_path, algo, level)
         claim = ("PAC4SAC", "Cartpole Swingup", "SAC")
@@ -69,7 +69,7 @@ class TestClaims:
         write_run(tmp_path, task("cartpole-swingup"), "pac4sac", 9, [1.0], status="diverged")
         assert self.judged(tmp_path)[claim] == "not shown"
 
-    def test_do_not_hold_in_full_while_a_rival_has_no_data(self, tmp_path: Path) -> None:
+    def test_do_not_hold_fully_while_a_baseline_has_no_data(self, tmp_path: Path) -> None:
         for algo, level in (("pac4sac", 500.0), ("sac", 100.0), ("ddpg", 100.0)):
             self.write(tmp_path, algo, level)
         claim = ("PAC4SAC", "Cartpole Swingup", "OAC")
@@ -90,7 +90,7 @@ class TestClaims:
         assert row["estimate"] == pytest.approx(-100 * 40)
         assert row["measure"] == "Δ cumulative regret"
 
-    def test_show_the_corrected_p_that_decides(self, tmp_path: Path) -> None:
+    def test_show_the_corrected_p_value(self, tmp_path: Path) -> None:
         for algo, level in (("pac4sac", 500.0), ("sac", 497.0), ("ddpg", 497.0), ("oac", 497.0)):
             self.write(tmp_path, algo, level)
         told = self.evidence(tmp_path, "PAC4SAC: less regret than the baselines")
@@ -141,7 +141,7 @@ class TestClaims:
             judged["Overestimation is cured with one critic", "Cartpole Swingup", "SAC"] == verdict
         )
 
-    def test_of_the_critic_are_judged_by_plain_critics_that_shoot(self, tmp_path: Path) -> None:
+    def test_of_the_critic_are_judged_by_plain_critics_with_shooting(self, tmp_path: Path) -> None:
         self.write(tmp_path, "pac4sac", 500.0)
         self.write(tmp_path, "sac", 600.0, "sac+shooting", shots=500)
         judged = self.judged(tmp_path)
@@ -158,7 +158,7 @@ class TestClaims:
             ): "contradicted",
         }
 
-    def test_of_more_shots_are_judged_by_their_trend_with_and_without_those_that_do_not_shoot(
+    def test_of_more_shots_are_judged_by_their_trend_with_and_without_one_shot(
         self, tmp_path: Path
     ) -> None:
         for shots, level in ((1, 100.0), (200, 500.0), (400, 500.0), (1000, 500.0)):
@@ -203,7 +203,7 @@ class TestClaims:
         assert (row["against_baseline"], row["family"]) == ("better", "Algorithms of Table 1")
         assert "Algorithms of Table 1 (3), Other runs (20)" in section.blocks[0]
 
-    def test_say_where_a_difference_is_shown_to_be_small(self, tmp_path: Path) -> None:
+    def test_report_differences_that_are_shown_to_be_small(self, tmp_path: Path) -> None:
         self.write(tmp_path, "pac4sac", 600.0)
         for algo, level in (("sac", 600.0), ("ddpg", 200.0)):
             self.write(tmp_path, algo, level)
@@ -333,7 +333,7 @@ class TestCalibration:
         assert labels[0] == "sac-alpha=0.1-updates_per_step=1"
         assert {row["runs"] for row in tables["calibrate-rivals-ant"].records} == {2}
 
-    def test_all_readings_of_oac_are_compared_with_its_row(self, tmp_path: Path) -> None:
+    def test_all_versions_of_oac_are_compared_with_its_row(self, tmp_path: Path) -> None:
         for algo, factor in (("oac", 1.5), ("oac-lab", 1.1)):
             returns = [850.0 - factor * 22_700 / 40] * 40
             write_run(tmp_path, task("cartpole-swingup"), algo, 1000, returns)
@@ -380,9 +380,7 @@ class TestCalibration:
         counted = context.results("cartpole-swingup")
         assert [(variant.label, len(variant.runs)) for variant in counted] == [("auto", 1)]
 
-    def test_a_search_over_tasks_ranks_its_variants_by_regret_over_the_least_on_each(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_search_over_tasks_ranks_variants_by_relative_regret(self, tmp_path: Path) -> None:
         # By how much the return of every episode falls short of the limit:
         shorts = {"cartpole-swingup": (100, 200, 400), "humanoid": (90, 30, 30)}
         for name, (a, b, c) in shorts.items():
@@ -441,7 +439,7 @@ class TestCalibration:
         found = {row["variant"]: row["times"] for row in table.records}
         assert found == {"b (search)": pytest.approx(1.0), "a (search)": pytest.approx(4.0)}
 
-    def test_a_task_with_one_variant_does_not_keep_the_others_from_being_compared_across_tasks(
+    def test_a_task_with_one_variant_does_not_prevent_comparisons_across_tasks(
         self, tmp_path: Path
     ) -> None:
         for name, algos in {

@@ -102,7 +102,7 @@ def test_a_command_has_the_interval_of_evaluations_if_there_is_one(
         assert spoken[spoken.index("--evaluate-every") + 1] == str(every)
 
 
-def test_a_command_has_the_interval_of_a_bias_that_paused_once_the_run_was_solved(tmp_path: Path):
+def test_a_command_has_the_interval_of_bias_measurements_that_ended_early(tmp_path: Path):
     run = write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
     (run / "bias.jsonl").write_text("".join(f'{{"step": {s}}}\n' for s in (5000, 10_000, 30_000)))
     assert "--bias-every 5000" in train_command(read_runs(tmp_path / "in"), "0")
@@ -111,7 +111,7 @@ def test_a_command_has_the_interval_of_a_bias_that_paused_once_the_run_was_solve
 @pytest.mark.parametrize(
     "name", ["a pendulum; touch harm", "-x", "$(touch harm)", "new\nline", "it's `one`"]
 )
-def test_a_name_is_one_word_for_the_shell(tmp_path: Path, name: str):
+def test_a_name_is_quoted_for_the_shell(tmp_path: Path, name: str):
     write_run(tmp_path / "in", own_task(name, env_id="Pendulum-v1"), "sac", 0, label="x")
     spoken = shlex.split(variants_of(tmp_path / "in")["x"].command)
     assert spoken[:3] == ["pac4sac", "train", "Pendulum-v1"]
@@ -121,7 +121,7 @@ def test_a_name_is_one_word_for_the_shell(tmp_path: Path, name: str):
     )
 
 
-def test_missing_runs_are_gone_on_with_by_whole_commands(tmp_path: Path):
+def test_missing_runs_are_listed_with_complete_commands(tmp_path: Path):
     begun = tmp_path / "in" / "two words"
     train(begun, steps=30, max_minutes=1e-9)
     for seed in (0, 1):
@@ -140,9 +140,7 @@ def test_missing_runs_are_gone_on_with_by_whole_commands(tmp_path: Path):
     }
 
 
-def test_a_study_of_ones_own_is_gone_on_with_by_its_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_custom_study_is_continued_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my tiny.toml").write_text(
         'tasks = ["Pendulum-v1"]\nseeds = "0"\n[task.Pendulum-v1]\nsteps = 40\n'
@@ -201,7 +199,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_name_stays_what_it_is_in_every_format(name: str):
+def test_a_name_is_the_same_in_every_format(name: str):
     columns = [words("Task", "task", "task"), words("Variant", "name"), command("line")]
 
     class Row:
@@ -227,7 +225,7 @@ def test_a_name_stays_what_it_is_in_every_format(name: str):
     assert shlex.split(body, comments=True) == ["pac4sac", "train", name]
 
 
-def test_a_report_on_hostile_names_is_written(tmp_path: Path):
+def test_a_report_on_malicious_names_is_written(tmp_path: Path):
     for k, name in enumerate((*HOSTILE, "$x^{$", "[/bold]", "_hidden", "\x1b[31m", "\x00")):
         about = task("cartpole-swingup") | {"name": name, "env_id": name}
         write_run(tmp_path / "in" / str(k), about, "sac", 0, label="x")
@@ -236,7 +234,7 @@ def test_a_report_on_hostile_names_is_written(tmp_path: Path):
 
 
 @pytest.mark.parametrize("there_is_one", [True, False])
-def test_the_page_is_opened_where_there_is_a_browser(
+def test_the_page_is_opened_if_a_browser_is_installed(
     there_is_one: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

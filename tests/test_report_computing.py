@@ -43,7 +43,7 @@ class TestHowRunsWereComputed:
             ("oac", *CPU.values()),
         ]
 
-    def test_goes_without_a_note_where_it_was_the_same_for_all(self, tmp_path: Path) -> None:
+    def test_has_no_note_if_it_is_the_same_for_all_runs(self, tmp_path: Path) -> None:
         for algo in ("pac4sac", "sac"):
             write_run(tmp_path / "in", task("cartpole-swingup"), algo, 0, computed=GPU)
         text = write_report([tmp_path / "in"], tmp_path / "out").page.with_suffix(".md").read_text()

@@ -55,7 +55,7 @@ def test_compare_executes_no_module_of_the_paper(tmp_path: Path) -> None:
     assert printed(COMPARE + PAPER, str(tmp_path / "compared")) == "[]"
 
 
-def test_the_report_of_the_paper_is_asked_for(runs: Path) -> None:
+def test_the_paper_sections_need_the_flag_paper(runs: Path) -> None:
     program = REPORT.replace("sys.argv[1]]", 'sys.argv[1], "--paper"]') + PAPER
     assert "pac4sac.paper.report" in printed(program, str(runs))
     assert (runs / "report" / "tables" / "table-1.csv").is_file()

@@ -45,7 +45,7 @@ class TestWhatIsNotThere:
         write_study(tmp_path, "table-2", "table-2", None, [expected | {"identity": identity}])
         assert collect([tmp_path]).missing == ()
 
-    def test_every_study_that_waits_for_a_run_is_named(self, tmp_path: Path) -> None:
+    def test_every_study_that_expects_a_missing_run_is_named(self, tmp_path: Path) -> None:
         expected = {"task": "ant", "seed": 0, "identity": "1f"}
         write_study(
             tmp_path / "in/a",
@@ -109,7 +109,7 @@ class TestWhatIsNotThere:
         assert (group.solved, len(group.judged)) == (2, 3)  # the diverged one never will be
         assert group.solved_text == "2 of 5 so far"
 
-    def test_runs_that_diverged_or_never_began_stay_out_of_the_means(self, tmp_path: Path) -> None:
+    def test_diverged_and_unstarted_runs_are_excluded_from_means(self, tmp_path: Path) -> None:
         cartpole = task("cartpole-swingup")
         write_run(tmp_path, cartpole, "sac", 0, SOLVED_AT_ONCE)
         write_run(tmp_path, cartpole, "sac", 1, [1.0] * 3, status="diverged")
@@ -147,7 +147,7 @@ class TestWhatIsNotThere:
         for page in ("report.md", "report.html", "tables/table-1.tex"):
             assert "so far, at episode 12" in (tmp_path / "out" / page).read_text()
 
-    def test_lines_that_cannot_be_read_are_counted(self, tmp_path: Path) -> None:
+    def test_unreadable_lines_are_counted(self, tmp_path: Path) -> None:
         run = write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
         lines = (run / "episodes.jsonl").read_text().splitlines()
         lines[3] = "garbled"
@@ -174,7 +174,7 @@ class TestWhatIsNotThere:
         assert "1 unreadable" in text
 
     @pytest.mark.parametrize("setting", [{"norm": ["x"]}, {"lr": {}}, {"activation": [1]}])
-    def test_a_setting_of_another_kind_is_damage(
+    def test_a_setting_of_another_type_counts_as_damage(
         self, tmp_path: Path, setting: dict[str, Any]
     ) -> None:
         run = write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
@@ -202,7 +202,7 @@ class TestWhatIsNotThere:
         with pytest.raises(UserError, match=r"sac-seed0/run\.json is damaged"):
             write_report([tmp_path / "in"], tmp_path / "out")
 
-    def test_a_folder_of_something_else_is_not_written_into(self, tmp_path: Path) -> None:
+    def test_a_report_is_not_written_into_an_unrelated_folder(self, tmp_path: Path) -> None:
         write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "thesis.tex").write_text("years")

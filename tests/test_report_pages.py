@@ -26,7 +26,7 @@ def two_tasks(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 class TestPagesForARepository:
-    def test_a_readme_leads_to_every_page_and_pages_to_every_figure(self, tmp_path: Path) -> None:
+    def test_the_readme_links_every_page_and_pages_link_every_figure(self, tmp_path: Path) -> None:
         write_table_1(tmp_path / "in", ("cartpole-swingup",), seeds=2)
         write_report([tmp_path / "in"], tmp_path / "out", in_pages=True)
         pages = {path.name: path.read_text() for path in (tmp_path / "out").glob("*.md")}
@@ -38,7 +38,7 @@ class TestPagesForARepository:
         assert shown == {path.name for path in (tmp_path / "out" / "figures").iterdir()}
         assert not list((tmp_path / "out").rglob("*.pdf"))
 
-    def test_give_way_to_a_single_file_and_back(self, tmp_path: Path) -> None:
+    def test_can_be_replaced_with_a_single_file_and_back(self, tmp_path: Path) -> None:
         write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
         for in_pages, expected in ((True, "README.md"), (False, "report.md"), (True, "README.md")):
             write_report([tmp_path / "in"], tmp_path / "out", in_pages=in_pages)
@@ -46,7 +46,7 @@ class TestPagesForARepository:
             assert expected in names
             assert len(names & {"README.md", "report.md"}) == 1
 
-    def test_a_table_of_two_tasks_says_which_are_not_trained(self, two_tasks: str) -> None:
+    def test_a_table_of_two_tasks_names_untrained_variants(self, two_tasks: str) -> None:
         assert (
             "no runs yet: Ant, Humanoid. To train them, run `pac4sac study run table-1 "
             "--tasks ant,humanoid`." in two_tasks
@@ -66,7 +66,7 @@ class TestPagesForARepository:
             in settings
         )
 
-    def test_deterministic_and_shooting_policies_are_evaluated_in_columns_of_their_own(
+    def test_deterministic_and_shooting_policies_have_separate_columns(
         self, two_tasks: str
     ) -> None:
         assert "| final evaluation: deterministic | final evaluation: shooting |" in two_tasks
@@ -98,7 +98,7 @@ class TestPagesForARepository:
             in (tmp_path / "out" / "report.md").read_text()
         )
 
-    def test_a_task_of_calibration_alone_has_no_section_of_results(self, tmp_path: Path) -> None:
+    def test_a_task_with_only_calibration_runs_has_no_results_section(self, tmp_path: Path) -> None:
         write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 1000)
         write_study(tmp_path / "in", "updates-per-step", "calibration", None, [])
         write_report([tmp_path / "in"], tmp_path / "out")
@@ -151,9 +151,7 @@ class TestStudiesOfTheirOwn:
         assert told["controls"] == ["pac4sac", "pac4sac-without-shooting", "sac"]
         assert told["beyond"] == ["pac4sac", "pac4sac-tau=0.1"]
 
-    def test_take_in_what_was_trained_by_hand_if_they_know_it_and_other_runs_stay_apart(
-        self, tmp_path: Path
-    ) -> None:
+    def test_include_matching_runs_trained_outside_the_study(self, tmp_path: Path) -> None:
         variants = {"pac4sac": ("pac4sac", {}), "moving": ("pac4sac-moving-prior", {}),
                     "plain": ("sac", {"critics": 1}), "pac4ddpg": ("pac4ddpg", {})}  # fmt: skip
         for label, (algo, settings) in variants.items():
@@ -166,7 +164,9 @@ class TestStudiesOfTheirOwn:
 
 
 class TestAgainstTheBaseline:
-    def test_ranks_show_what_a_few_failed_runs_hide_in_the_means(self, tmp_path: Path) -> None:
+    def test_ranks_show_differences_that_failed_runs_hide_in_the_means(
+        self, tmp_path: Path
+    ) -> None:
         for seed in range(8):
             write_run(tmp_path, task("cartpole-swingup"), "sac", seed, [600.0 + seed] * 40)
             stuck = -800.0 if seed < 2 else 590.0 - seed
@@ -177,7 +177,7 @@ class TestAgainstTheBaseline:
         assert row.p > 0.05
         assert row.verdict == "usually worse"
 
-    def test_where_the_means_decide_they_have_the_word(self, tmp_path: Path) -> None:
+    def test_significant_means_take_precedence_over_ranks(self, tmp_path: Path) -> None:
         for seed in range(5):
             write_run(tmp_path, task("cartpole-swingup"), "sac", seed, [600.0 + seed] * 40)
             write_run(tmp_path, task("cartpole-swingup"), "ddpg", seed, [500.0 + seed] * 40)
@@ -193,7 +193,7 @@ class TestTheThreshold:
         for limit, found in sweep(group, (0.5, 0.9, 1.0, 1.1, 2.0)).items():
             assert found == score(group.runs[0].returns, limit, 40).episodes
 
-    def test_has_no_value_where_a_run_ended_too_early_to_tell(self, tmp_path: Path) -> None:
+    def test_has_no_value_if_a_run_ended_too_early(self, tmp_path: Path) -> None:
         # stopped when it was solved
         write_run(tmp_path, task("cartpole-swingup"), "sac", 0, [860.0] * 5)
         write_run(tmp_path, task("cartpole-swingup"), "sac", 1, [800.0] * 40)

@@ -67,7 +67,7 @@ DRIFTING = {"noise_kind": "ornstein-uhlenbeck", "noise": 0.3}
         ("pac4sac-explore", {"shots": 3, "noise_colour": "pink", "outside": 0.5}),
     ],
 )
-def test_killed_at_random_steps_it_ends_byte_identical_with_workers_and_without(
+def test_a_training_killed_at_random_steps_ends_byte_identical(
     mortals: Mortals, tmp_path: Path, algo: str, settings: dict[str, Any]
 ) -> None:
     reference = train(tmp_path / "whole", algo, settings=settings).folder
@@ -84,9 +84,7 @@ def test_killed_at_random_steps_it_ends_byte_identical_with_workers_and_without(
         assert same(folder, reference)
 
 
-def test_killed_from_outside_at_any_moment_it_ends_byte_identical(
-    tmp_path: Path, whole: Path
-) -> None:
+def test_a_training_killed_with_sigkill_ends_byte_identical(tmp_path: Path, whole: Path) -> None:
     code = """
 import sys
 from pathlib import Path
@@ -113,7 +111,7 @@ pac4sac.resume(folder) if (folder / "experiment.json").exists() else tiny_experi
     assert same(folder, whole)
 
 
-def test_killed_before_the_first_checkpoint_it_starts_again_without_a_trace(
+def test_a_training_killed_before_its_first_checkpoint_starts_again(
     mortals: Mortals, tmp_path: Path, whole: Path
 ) -> None:
     folder = tmp_path / "x"
@@ -126,7 +124,7 @@ def test_killed_before_the_first_checkpoint_it_starts_again_without_a_trace(
 # 1: experiment.json. 2 and 3: run.json of both runs. Then, for each checkpoint, two agents and four
 # files.
 @pytest.mark.parametrize("write", [3, 5, 8, 14])
-def test_killed_in_the_middle_of_a_write_it_ends_byte_identical(
+def test_a_training_killed_during_a_write_ends_byte_identical(
     mortals: Mortals, tmp_path: Path, whole: Path, write: int
 ) -> None:
     folder = tmp_path / "x"
@@ -138,7 +136,7 @@ def test_killed_in_the_middle_of_a_write_it_ends_byte_identical(
 
 
 @pytest.mark.parametrize("lines", [1, 4])
-def test_killed_in_an_evaluation_it_logs_each_line_once(
+def test_a_training_killed_during_an_evaluation_logs_each_line_once(
     mortals: Mortals, tmp_path: Path, whole: Path, lines: int
 ) -> None:
     folder = tmp_path / "x"
@@ -149,7 +147,7 @@ def test_killed_in_an_evaluation_it_logs_each_line_once(
     assert same(folder, whole)
 
 
-def test_killed_in_the_final_evaluation_it_has_a_checkpoint_of_the_last_step(
+def test_a_training_killed_in_the_final_evaluation_has_a_checkpoint_of_the_last_step(
     mortals: Mortals, tmp_path: Path
 ) -> None:
     folder = tmp_path / "x"
@@ -162,7 +160,7 @@ def test_killed_in_the_final_evaluation_it_has_a_checkpoint_of_the_last_step(
 
 
 @pytest.mark.parametrize(("line", "step"), [(1, 150), (5, STEPS)])
-def test_a_signal_breaks_off_an_evaluation_which_the_resume_makes_again(
+def test_a_signal_ends_an_evaluation_and_the_resume_repeats_it(
     tmp_path: Path, line: int, step: int
 ) -> None:
     reference = train(tmp_path / "whole", "pac4sac").folder
@@ -177,16 +175,14 @@ def test_a_signal_breaks_off_an_evaluation_which_the_resume_makes_again(
     assert same(result.folder, reference)
 
 
-def test_when_the_time_is_up_an_evaluation_is_still_brought_to_its_end(
-    tmp_path: Path, whole: Path
-) -> None:
+def test_the_time_limit_does_not_interrupt_an_evaluation(tmp_path: Path, whole: Path) -> None:
     folder = train(tmp_path / "x", callbacks=[SignalAt(signal.SIGTERM, step=STEPS)]).folder
     assert pac4sac.resume(folder, max_minutes=1e-6).complete
     assert same(folder, whole)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_gives_a_checkpoint_and_a_clean_end(
+def test_a_signal_stops_training_after_a_checkpoint(
     tmp_path: Path, whole: Path, number: int, request: pytest.FixtureRequest
 ) -> None:
     # the tests themselves may run under nohup
@@ -206,7 +202,7 @@ def test_a_signal_gives_a_checkpoint_and_a_clean_end(
     assert same(result.folder, whole)
 
 
-def test_a_stop_at_the_very_last_step_leaves_the_final_evaluation_to_the_resume(
+def test_a_stop_at_the_last_step_leaves_the_final_evaluation_to_the_resume(
     tmp_path: Path, whole: Path
 ) -> None:
     result = train(tmp_path / "x", callbacks=[SignalAt(signal.SIGTERM, step=STEPS)])
@@ -215,9 +211,7 @@ def test_a_stop_at_the_very_last_step_leaves_the_final_evaluation_to_the_resume(
     assert same(result.folder, whole)
 
 
-def test_when_the_time_is_up_it_stops_and_the_rest_follows_in_pieces(
-    tmp_path: Path, whole: Path
-) -> None:
+def test_the_time_limit_stops_training_and_resumes_finish_it(tmp_path: Path, whole: Path) -> None:
     result = train(tmp_path / "x", max_minutes=1e-6)
     assert (result.complete, str(result.reason)) == (False, "the time is up")
     assert newest(result.folder).name == "step-000000001"
@@ -228,7 +222,7 @@ def test_when_the_time_is_up_it_stops_and_the_rest_follows_in_pieces(
     assert same(result.folder, whole)
 
 
-def test_a_signal_while_it_prepares_ends_it_before_the_compiler_begins(
+def test_a_signal_during_preparation_ends_training_before_compilation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*arguments: Any) -> Any:
@@ -258,7 +252,7 @@ def test_a_closed_terminal_does_not_stop_a_process_under_nohup(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("steps", [None, STEPS + 10])
-def test_where_the_checkpoints_of_finished_runs_were_deleted_no_log_is_cut(
+def test_deleted_checkpoints_of_finished_runs_do_not_cut_logs(
     tmp_path: Path, whole: Path, steps: int | None
 ) -> None:
     folder = copy(whole, tmp_path / "x")
@@ -272,7 +266,7 @@ def test_where_the_checkpoints_of_finished_runs_were_deleted_no_log_is_cut(
     assert contents(folder) == before
 
 
-def test_where_the_checkpoints_of_unfinished_runs_were_deleted_no_log_is_cut(
+def test_deleted_checkpoints_of_unfinished_runs_do_not_cut_logs(
     mortals: Mortals, tmp_path: Path
 ) -> None:
     interrupted = train(
@@ -287,7 +281,7 @@ def test_where_the_checkpoints_of_unfinished_runs_were_deleted_no_log_is_cut(
         assert contents(folder) == before
 
 
-def test_a_finished_experiment_is_left_as_it_is(tmp_path: Path, whole: Path) -> None:
+def test_a_finished_experiment_is_not_changed(tmp_path: Path, whole: Path) -> None:
     folder = copy(whole, tmp_path / "x")
     before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in folder.rglob("*")}
     assert pac4sac.resume(folder).complete
@@ -296,7 +290,7 @@ def test_a_finished_experiment_is_left_as_it_is(tmp_path: Path, whole: Path) -> 
     } == before
 
 
-def test_a_run_that_cannot_be_brought_back_to_where_it_was_is_not_lost(tmp_path: Path) -> None:
+def test_a_run_whose_simulator_cannot_be_restored_is_not_lost(tmp_path: Path) -> None:
     first = simulator_seed(0, "train", 0)
     kwargs = {"fault": "unseeded", "victim": first, "at": 3}
     task = Task("unseeded", "pool_environments:Faulty-v0", 20, env_kwargs=kwargs)
@@ -316,7 +310,7 @@ def test_a_run_that_cannot_be_brought_back_to_where_it_was_is_not_lost(tmp_path:
     assert not acted_on[0].equal(led_to[0])  # but on what its simulator shows now
 
 
-def test_an_extended_experiment_equals_one_that_was_longer_from_the_start(tmp_path: Path) -> None:
+def test_an_extended_experiment_equals_a_longer_experiment(tmp_path: Path) -> None:
     longer = train(tmp_path / "longer", steps=300, task=DRIFT).folder
     # its final evaluation is the longer one's scheduled one
     folder = train(tmp_path / "x", steps=150).folder
@@ -327,9 +321,7 @@ def test_an_extended_experiment_equals_one_that_was_longer_from_the_start(tmp_pa
     assert weights(newest(folder)) == weights(newest(longer))
 
 
-def test_an_extension_is_written_down_only_where_a_checkpoint_can_be_used(
-    tmp_path: Path, whole: Path
-) -> None:
+def test_an_extension_is_stored_only_if_a_checkpoint_is_usable(tmp_path: Path, whole: Path) -> None:
     folder = copy(whole, tmp_path / "x")
     before = (folder / "experiment.json").read_bytes()
     for manifest in folder.rglob("manifest.json"):
@@ -429,7 +421,7 @@ def in_turns(
     return train(folder, seeds=range(4), **options)
 
 
-def test_cohorts_that_take_turns_train_as_one_after_the_other(
+def test_interleaved_cohorts_train_the_same_as_sequential_cohorts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = in_turns(tmp_path / "alone", monkeypatch, together=1)

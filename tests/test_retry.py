@@ -57,7 +57,7 @@ def statuses(result: Result) -> dict[str, str]:
     return {run.run: run.status for run in result.runs}
 
 
-def test_a_resume_trains_a_failed_run_again_and_touches_no_other(
+def test_a_resume_retrains_only_the_failed_run(
     fresh: Callable[[int], Path], tmp_path: Path
 ) -> None:
     folder = fresh(0)
@@ -80,7 +80,7 @@ def test_a_resume_trains_a_failed_run_again_and_touches_no_other(
         np.testing.assert_allclose(mine.returns, expected.returns, rtol=1e-4)
 
 
-def test_a_run_whose_worker_dies_again_and_again_is_trained_again_too(tmp_path: Path) -> None:
+def test_a_run_whose_worker_keeps_dying_is_retrained(tmp_path: Path) -> None:
     (tmp_path / "marker").write_text("2")  # the second death in one step fails the run
     task = misbehaving("exit some times", simulator_seed(1, "train", 3), 3, tmp_path / "marker")
     options = {"checkpoint_every": 10, "evaluate_every": 0, "steps": STEPS, "workers": 2}
@@ -101,7 +101,7 @@ def test_attempts_are_limited_and_counted_over_all_calls(fresh: Callable[[int], 
         resume(folder, retries=-1)
 
 
-def test_a_run_that_failed_before_its_first_checkpoint_begins_again(tmp_path: Path) -> None:
+def test_a_run_that_failed_before_its_first_checkpoint_starts_again(tmp_path: Path) -> None:
     task = faulty(tmp_path / "marker", 2, episode=0)
     options = {"checkpoint_every": 50, "evaluate_every": 0, "steps": STEPS}
     result = train(tmp_path / "x", task=task, **options)

@@ -35,7 +35,7 @@ def seen(rewards: NDArray[np.float64], ends: NDArray[np.bool_], **settings: obje
     return learner
 
 
-def test_the_scale_is_the_deviation_of_the_discounted_returns_so_far() -> None:
+def test_the_reward_scale_is_the_std_of_discounted_returns() -> None:
     generator = np.random.default_rng(0)
     rewards, ends = generator.normal(3.0, 2.0, (50, 2)), generator.random((50, 2)) < 0.1
     learner = seen(rewards, ends, gamma=0.9)
@@ -50,12 +50,12 @@ def test_the_scale_is_the_deviation_of_the_discounted_returns_so_far() -> None:
         )
 
 
-def test_as_long_as_nothing_has_varied_rewards_are_as_they_are() -> None:
+def test_constant_rewards_are_not_scaled() -> None:
     learner = seen(np.zeros((5, 1)), np.zeros((5, 1), np.bool_))
     assert learner.agent.reward_scale(learner.state).tolist() == [1.0]
 
 
-def test_a_run_that_is_frozen_sees_no_more_rewards() -> None:
+def test_a_frozen_run_keeps_its_reward_statistics() -> None:
     learner = seen(np.ones((4, 2)), np.zeros((4, 2), np.bool_))
     learner.freeze(1)
     learner.store(np.zeros((2, DS)), np.zeros((2, DS)), np.ones(2), np.zeros(2))
@@ -82,9 +82,7 @@ def in_the_world(times: float, algo: str, **settings: object) -> Learner:
 
 
 @pytest.mark.parametrize("algo", ["sac", "pac4sac", "crossq"])
-def test_the_unit_of_rewards_changes_nothing_that_is_learned_but_what_critics_then_claim(
-    algo: str,
-) -> None:
+def test_the_unit_of_rewards_changes_only_the_reported_values(algo: str) -> None:
     one, other = in_the_world(1.0, algo), in_the_world(TIMES, algo)
     assert one.state["critic/count"].min() > 0
     for name in (*one.agent.nets, "metrics"):
@@ -100,7 +98,7 @@ def test_the_unit_of_rewards_changes_nothing_that_is_learned_but_what_critics_th
     )
 
 
-def test_compiled_it_learns_as_eager(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_compiled_backend_learns_the_same_as_eager(monkeypatch: pytest.MonkeyPatch) -> None:
     trace_only(monkeypatch)
     learner, eager = (make_learner("sac", {}, {"gamma": 0.9}, **ON) for _ in range(2))
     assert_compiled_learns_as_eager(learner, eager)
@@ -125,9 +123,7 @@ def test_an_agent_file_has_the_scale_and_gives_values_in_units_of_rewards(traine
     assert 0.5 * scale < logged < 2 * scale
 
 
-def test_errors_of_values_and_certificates_are_in_rewards_of_the_environment(
-    trained: Result,
-) -> None:
+def test_value_errors_and_certificates_are_in_units_of_rewards(trained: Result) -> None:
     agent = pac4sac.load(trained.folder)
     state = agent.state
     (errors,) = measure_value_errors(agent.agent, state, DRIFT, [0], 3, "test")
@@ -159,7 +155,7 @@ def test_a_value_that_is_not_boolean_is_refused() -> None:
         make_config("sac", "default", {"normalise_rewards": 2})
 
 
-def test_without_it_nothing_is_added() -> None:
+def test_without_normalisation_the_state_is_unchanged() -> None:
     learner = train_cohort(make_learner("sac"), 3)
     assert not [name for name in learner.state if name.startswith("rewards/")]
     assert learner.agent.reward_scale(learner.state).tolist() == [1.0]

@@ -53,7 +53,7 @@ from pac4sac.training.run import make_runs, plan_cohorts, settings_grid
         ("sac", "gamma", [0.9], "gamma must be a number in [0, 1), not [0.9]."),
     ],
 )
-def test_a_bad_value_is_named_with_what_is_allowed(
+def test_an_invalid_value_is_reported_with_the_allowed_values(
     algo: str, name: str, value: Any, sentence: str
 ) -> None:
     with pytest.raises(UserError) as refusal:
@@ -62,7 +62,7 @@ def test_a_bad_value_is_named_with_what_is_allowed(
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
-def test_no_number_of_any_algorithm_may_be_infinite_or_nan_or_a_truth_value(algo: str) -> None:
+def test_settings_cannot_be_infinite_nan_or_boolean(algo: str) -> None:
     """1e39 is infinite in float32, in which the learner computes."""
     for f in dataclasses.fields(ALGORITHMS[algo].agent.Config):
         if type(f.default) in (int, float):
@@ -76,7 +76,7 @@ def test_a_sweep_without_values_is_refused() -> None:
         settings_grid({"xi": []})
 
 
-def test_runs_are_named_by_values_however_these_are_written() -> None:
+def test_names_of_runs_do_not_depend_on_how_values_are_written() -> None:
     def labels(**swept: list[Any]) -> list[str]:
         return [
             run.label
@@ -118,7 +118,7 @@ def test_an_option_that_would_fail_later_is_refused_at_once(
     assert str(refusal.value) == sentence
 
 
-def test_arguments_of_an_environment_are_numbers_texts_and_lists() -> None:
+def test_environment_arguments_are_numbers_strings_and_lists() -> None:
     assert Task("x", "Pendulum-v1", env_kwargs={"g": np.float32(9)}).env_kwargs == {"g": 9.0}
     with pytest.raises(UserError, match="env_kwargs that cannot be stored as JSON"):
         plan_cohorts(
@@ -139,7 +139,7 @@ def test_a_batch_larger_than_the_buffer_is_refused() -> None:
 @pytest.mark.parametrize(
     "edge", [{"xi": 0.0}, {"xi": 0.999}, {"gamma": 0.0}, {"tau": 1.0}, {"shots": 1}, {"warmup": 0}]
 )
-def test_the_edges_of_what_is_allowed_are_allowed(edge: dict[str, Any]) -> None:
+def test_the_limits_of_allowed_ranges_are_accepted(edge: dict[str, Any]) -> None:
     config = make_config("pac4sac", overrides=edge)
     assert {name: getattr(config, name) for name in edge} == edge
 
@@ -171,7 +171,7 @@ def test_text_is_read_by_the_type_of_the_setting() -> None:
         ("sac", {"Ω": 1}, "sac has no setting 'Ω'; it has gamma, tau,"),
     ],
 )
-def test_an_unknown_name_is_answered_with_the_nearest(
+def test_an_unknown_name_gets_the_nearest_suggestion(
     algo: str, overrides: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(UserError) as refusal:
@@ -179,7 +179,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(
     assert str(refusal.value).startswith(sentence)
 
 
-def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
+def test_an_unknown_preset_is_reported_with_the_existing_presets() -> None:
     with pytest.raises(
         UserError,
         match=r"^pac4sac has no preset 'papre'; it has default, reproduction, best, mujoco\.$",
@@ -191,7 +191,7 @@ def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
     ("preset", "on_cartpole", "elsewhere"),
     [("default", 1, 1), ("reproduction", 4, 1), ("best", 16, 4), ("mujoco", 1, 1)],
 )
-def test_updates_per_step_follow_the_task_where_the_preset_leaves_them_to_it(
+def test_updates_per_step_follow_the_task_if_the_preset_says_so(
     preset: str, on_cartpole: int, elsewhere: int
 ) -> None:
     def updates(task: str, **settings: list[int]) -> int:
@@ -214,7 +214,7 @@ PAPER = [256, 3, True, "silu", 1e-3, 32, 25_000, 1_000, 0.005, 0.99]
 USUAL = [256, 2, False, "relu", 3e-4, 256, 1_000_000, 10_000, 0.005, 0.99]
 
 
-def test_the_defaults_of_pac4sac_are_our_reading_of_the_paper() -> None:
+def test_the_defaults_of_pac4sac_follow_the_paper() -> None:
     assert settings("pac4sac", *NETWORKS, *LEARNING) == PAPER
     names = ("critics", "log_variance", "alpha", "learn_alpha", "xi", "conservative", "shots")
     assert settings("pac4sac", *names) == [1, -4.6, 0.2, False, 0.01, 1.0, 500]
@@ -249,7 +249,7 @@ def test_the_preset_reproduction_has_the_same_networks_and_replay_for_all(algo: 
     assert settings(algo, "critic_width", "critic_depth", preset="reproduction") == [0, 0]
 
 
-def test_in_the_preset_reproduction_sac_auto_differs_from_sac_in_learned_alpha_alone() -> None:
+def test_in_the_preset_reproduction_sac_auto_differs_from_sac_only_in_learned_alpha() -> None:
     sac, auto = (make_config(algo, "reproduction") for algo in ("sac", "sac-auto"))
     assert (sac.alpha, sac.learn_alpha) == (0.2, False)
     assert dataclasses.replace(sac, learn_alpha=True) == auto
@@ -262,7 +262,7 @@ def test_pac4sac_repo_is_the_released_code() -> None:
     assert settings("pac4sac-repo", *NETWORKS, *LEARNING) == USUAL
 
 
-def test_the_baselines_of_the_reproduction_have_the_settings_of_the_reading() -> None:
+def test_the_baselines_of_the_reproduction_have_the_papers_settings() -> None:
     assert settings("oac-gauss", "critics", "shift") == [1, 23.53]
     assert settings("oac-lab", "shift", "alpha", "learn_alpha", "smoothing") == [
         0.1,
@@ -284,7 +284,7 @@ def test_a_stored_run_is_read_without_retired_settings_that_had_no_effect() -> N
 
 
 @pytest.mark.parametrize("algo", ["pac4sac", "flashsac"])
-def test_runs_from_when_every_agent_had_the_end_of_a_schedule_are_read(algo: str) -> None:
+def test_older_runs_with_lr_end_for_every_agent_are_read(algo: str) -> None:
     config = dataclasses.asdict(make_config(algo)) | {"lr_end": 0.25}
     read = dataclasses.asdict(stored_config(algo, config))
     assert read.get("lr_end") == {"flashsac": 0.25}.get(algo)
@@ -328,7 +328,7 @@ def test_only_the_papers_presets_cap_the_policys_std_lower_than_the_field() -> N
     torch.testing.assert_close(std, torch.tensor([-5.0, 0.0, 0.5]).exp())
 
 
-def test_an_algorithm_of_the_users_own_is_found_by_module_and_class() -> None:
+def test_a_custom_algorithm_is_found_by_module_and_class() -> None:
     assert get_algorithm("pac4sac.agents.sac:Sac").agent is ALGORITHMS["sac"].agent
     for name, sentence in [
         ("no_such_module:Class", "could not be imported"),

@@ -30,7 +30,7 @@ def test_the_service_runs_as_long_as_the_gpu_is_shared(service: Path) -> None:
     assert not Path(variables[MPS_PLACE]).exists()
 
 
-def test_nothing_is_started_for_one_cohort_or_beside_a_service_of_the_users_own(
+def test_no_service_is_started_for_one_cohort_or_if_one_is_running(
     service: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with shared_gpu(wanted=False) as variables:
@@ -41,7 +41,7 @@ def test_nothing_is_started_for_one_cohort_or_beside_a_service_of_the_users_own(
     assert not service.exists()
 
 
-def test_a_service_that_does_not_start_leaves_the_cohorts_to_take_turns(
+def test_without_the_service_cohorts_take_turns(
     service: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (service.parent / "nvidia-cuda-mps-control").write_text("#!/bin/sh\nexit 1\n")

@@ -34,7 +34,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- the Hub
 
 
-def test_the_folder_has_all_that_a_model_needs(trained: Path, tmp_path: Path):
+def test_the_hub_folder_has_all_files(trained: Path, tmp_path: Path):
     run = trained / "runs" / "sac-seed1"
     (run / "certificate.json").write_text("{}")
     (run / "episode.gif").write_bytes(b"GIF89a")
@@ -109,7 +109,7 @@ class FakeHub:
         self.sent.append((repo_id, sorted(os.listdir(folder_path))))
 
 
-def test_only_yes_sends_the_folder(
+def test_only_yes_uploads_the_folder(
     trained: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

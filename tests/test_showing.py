@@ -71,16 +71,14 @@ def with_evaluations(experiment: Path, to: Path, **means: float | None) -> Path:
 # --- which agent
 
 
-def test_of_several_runs_the_one_with_the_best_last_evaluation_is_taken(experiment, tmp_path):
+def test_the_run_with_the_best_last_evaluation_is_chosen(experiment, tmp_path):
     folder = with_evaluations(experiment, tmp_path / "a", seed0=-5.0, seed1=3.0)
     assert choose_agent(folder).parent.name == "sac-seed1"
     folder = with_evaluations(experiment, tmp_path / "b", seed0=4.0, seed1=3.0)
     assert choose_agent(folder).parent.name == "sac-seed0"
 
 
-def test_runs_without_an_evaluation_are_ranked_behind_and_by_their_last_episodes(
-    experiment, tmp_path
-):
+def test_runs_without_an_evaluation_rank_last_by_their_last_episodes(experiment, tmp_path):
     folder = with_evaluations(experiment, tmp_path / "a", seed0=-1e6, seed1=None)
     assert choose_agent(folder).parent.name == "sac-seed0"
     folder = with_evaluations(experiment, tmp_path / "b", seed0=None, seed1=None)
@@ -90,7 +88,7 @@ def test_runs_without_an_evaluation_are_ranked_behind_and_by_their_last_episodes
     assert choose_agent(folder).parent.name == "sac-seed1"
 
 
-def test_of_a_study_the_best_of_all_its_experiments_is_taken(experiment, tmp_path):
+def test_the_best_run_of_all_experiments_of_a_study_is_chosen(experiment, tmp_path):
     for name, best in (("experiments/one", 3.0), ("experiments/two", 4.0)):
         with_evaluations(experiment, tmp_path / name, seed0=-5.0, seed1=best)
     assert (
@@ -99,7 +97,7 @@ def test_of_a_study_the_best_of_all_its_experiments_is_taken(experiment, tmp_pat
     )
 
 
-def test_no_agent_is_chosen_from_a_folder_whose_links_lead_out_of_it(experiment, tmp_path):
+def test_no_agent_is_chosen_through_a_link_out_of_its_folder(experiment, tmp_path):
     folder = with_evaluations(experiment, tmp_path / "a", seed0=-5.0, seed1=3.0)
     agent = folder / "runs" / "sac-seed1" / "agent.safetensors"
     agent.rename(tmp_path / "outside")
@@ -108,7 +106,7 @@ def test_no_agent_is_chosen_from_a_folder_whose_links_lead_out_of_it(experiment,
         choose_agent(folder)
 
 
-def test_a_run_folder_and_an_agent_file_mean_themselves(experiment):
+def test_a_run_folder_and_an_agent_file_are_used_directly(experiment):
     run = experiment / "runs" / "sac-seed1"
     assert choose_agent(run) == choose_agent(run / "agent.safetensors") == run / "agent.safetensors"
 
@@ -169,7 +167,7 @@ def test_an_mp4_without_its_encoder_names_the_extra(experiment, tmp_path, monkey
         record_video(experiment, tmp_path / "film.mp4")
 
 
-def test_other_endings_are_refused(experiment, tmp_path):
+def test_other_video_formats_are_refused(experiment, tmp_path):
     with pytest.raises(UserError, match=r"\.gif or \.mp4"):
         record_video(experiment, tmp_path / "film.avi")
     assert not any(tmp_path.iterdir())
@@ -274,12 +272,12 @@ def broken_egl(monkeypatch, tmp_path):
     return Task("broken", task, horizon=3)
 
 
-def test_dm_control_trains_if_what_was_chosen_to_draw_is_broken(broken_egl, monkeypatch):
+def test_dm_control_trains_with_a_broken_rendering_library(broken_egl, monkeypatch):
     make_env(broken_egl).close()
     assert "MUJOCO_GL" not in os.environ
 
 
-def test_a_broken_choice_of_the_user_is_reported_in_a_sentence(broken_egl, monkeypatch):
+def test_a_broken_rendering_library_is_reported_in_a_sentence(broken_egl, monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "egl")
     with pytest.raises(UserError, match=r"cannot be imported .*no EGL device.*libegl1"):
         make_env(broken_egl)
@@ -305,7 +303,7 @@ def test_an_exported_policy_gives_the_agents_actions_in_the_environments_own_uni
 
 
 @pytest.mark.parametrize("algo", ["pac4sac", "ddpg"])
-def test_policies_of_other_algorithms_can_be_traced_in_silence(algo, onnx, caplog):
+def test_policies_of_other_algorithms_can_be_traced_without_warnings(algo, onnx, caplog):
     agent = untrained(get_task("Pendulum-v1"), algo, observation_size=3)
     low, high = onnx_export.action_bounds(agent.run.task)
     assert (low, high) == (-2, 2)
@@ -378,7 +376,7 @@ def test_tensorboard_gets_the_episodes_and_evaluations_of_every_run(experiment, 
         assert [step for step, _ in scalars(folder, "metrics/critic_loss")] == [450]
 
 
-def test_what_tensorboard_got_after_the_checkpoint_is_replaced_by_the_resumed_run(tmp_path):
+def test_a_resumed_run_replaces_later_tensorboard_steps(tmp_path):
     pytest.importorskip("tensorboard")
     (run,) = make_runs(get_task("cartpole-swingup"), "sac", "default", [0], {})
     for start, rows in ((0, {100: 1.0, 200: 2.0, 300: 3.0}), (200, {300: 30.0})):
@@ -447,7 +445,7 @@ def test_the_doctor_finds_missing_and_broken_parts(monkeypatch):
     assert "no simulator here" in text
 
 
-def test_to_the_doctor_training_works_without_pybullet_too(monkeypatch):
+def test_doctor_reports_that_training_works_without_pybullet(monkeypatch):
     present = doctors._version
     monkeypatch.setattr(
         doctors, "_version", lambda name: None if name == "pybullet" else present(name)
@@ -459,7 +457,7 @@ def test_to_the_doctor_training_works_without_pybullet_too(monkeypatch):
     assert "Pendulum-v1" in text
 
 
-def test_the_doctors_versions_are_the_pinned_ones():
+def test_doctor_compares_with_the_pinned_versions():
     pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split())
     assert {name: pinned[name] for name in doctors.PINNED} == doctors.PINNED
 

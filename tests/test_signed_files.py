@@ -50,7 +50,7 @@ def signed(path: Path, about: dict[str, Any], tensors: dict[str, torch.Tensor]) 
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.complex64])
-def test_a_type_that_is_not_read_is_named(experiment: Path, dtype: torch.dtype) -> None:
+def test_an_unsupported_tensor_type_is_reported(experiment: Path, dtype: torch.dtype) -> None:
     about, tensors = read_agent_file(experiment / AGENT)
     tensors = {name: x.clone() for name, x in tensors.items()}
     signed(experiment / AGENT, about, tensors | {"actor": tensors["actor"].to(dtype)})
@@ -87,7 +87,7 @@ def test_weights_that_are_not_finite_are_refused_with_their_network(
         {"config": {"critic_width": 2**40}},
     ],
 )
-def test_sizes_that_do_not_fit_are_refused_before_memory_is_taken(
+def test_wrong_sizes_are_refused_before_allocation(
     experiment: Path, change: dict[str, Any]
 ) -> None:
     about, tensors = read_agent_file(experiment / AGENT)
@@ -154,7 +154,7 @@ def test_a_learner_without_a_part_is_refused(experiment: Path, name: str) -> Non
     assert main(["certify", str(agent), "--episodes", "4", "--out", str(agent.parent)]) in (0, 2)
 
 
-def test_a_tensor_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_tensor_file_is_read_back_unchanged(tmp_path: Path) -> None:
     tensors = {
         "large": torch.rand(3, 40, 50_000)[:, :30],
         "flags": torch.tensor([True, False, True]),

@@ -86,7 +86,7 @@ def submitted(tiny: str, *more: str) -> int:
     return main(["study", "run", tiny, "--engine", "slurm", "--slurm", "time=30", *more])
 
 
-def test_a_study_under_slurm_ends_with_the_bytes_of_a_local_one(
+def test_a_study_under_slurm_is_byte_identical_to_a_local_one(
     tiny: str,
     slurm: ModuleType,
     tmp_path: Path,
@@ -232,7 +232,7 @@ def test_without_a_cluster_jobs_train_in_the_background(
         (["mem=8G"], "This machine has no sbatch"),
     ],
 )
-def test_wrong_requests_are_refused_before_anything_is_written(
+def test_invalid_requests_are_refused_before_any_file_is_written(
     options: list[str],
     fragment: str,
     tiny: str,
@@ -246,7 +246,7 @@ def test_wrong_requests_are_refused_before_anything_is_written(
     assert not Path("experiments").exists()
 
 
-def test_the_extra_and_the_engine_are_named_if_they_are_missing(
+def test_a_missing_extra_or_engine_is_reported(
     tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["study", "run", tiny, "--slurm", "time=30"]) == 2
@@ -260,7 +260,7 @@ def test_the_extra_and_the_engine_are_named_if_they_are_missing(
     assert not Path("experiments").exists()
 
 
-def test_a_wrong_request_in_the_study_is_reported_with_its_line(tmp_path: Path) -> None:
+def test_an_invalid_request_in_a_study_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "wrong.toml"
     path.write_text(TINY.replace("[set]", '[slurm]\nmem = "lots"\n\n[set]'))
     line = path.read_text().splitlines().index('mem = "lots"') + 1
@@ -302,7 +302,7 @@ def test_the_table_of_a_study_and_options_override_the_plan(tmp_path: Path) -> N
     ("text", "expected"),
     [("90", 90), ("1:30", 2), ("2:00:00", 120), ("1-2", 1560), ("1-2:30", 1590), ("1-0:0:1", 1441)],
 )
-def test_times_are_read_as_slurm_writes_them(text: str, expected: int) -> None:
+def test_slurm_times_are_parsed(text: str, expected: int) -> None:
     assert minutes(text) == expected
 
 

@@ -45,10 +45,10 @@ def all_resamples(values: Sequence[float]) -> list[tuple[float, ...]]:
 
 
 class TestMeans:
-    def test_the_deviation_is_that_of_a_sample(self) -> None:
+    def test_the_standard_deviation_uses_n_minus_1(self) -> None:
         assert summarise([1.0, 2.0, 6.0]) == Summary(3, 3.0, pytest.approx(np.sqrt(7.0)))
 
-    def test_a_single_run_has_no_deviation(self) -> None:
+    def test_a_single_run_has_no_standard_deviation(self) -> None:
         assert summarise([4.0]) == Summary(1, 4.0, None)
 
     def test_a_mean_has_students_interval_and_a_single_value_has_none(self) -> None:
@@ -61,7 +61,7 @@ class TestMeans:
 
 
 class TestInterquartileMean:
-    def test_leaves_out_a_quarter_at_either_end(self) -> None:
+    def test_omits_a_quarter_at_each_end(self) -> None:
         assert (
             interquartile_mean([[100.0, 1.0, 2.0, 3.0, -50.0, 4.0, 5.0, 0.0]]).value
             == (1 + 2 + 3 + 4) / 4
@@ -85,7 +85,7 @@ class TestInterquartileMean:
         found = interquartile_mean([[1.0] * 4, [5.0] * 4])
         assert (found.value, found.low, found.high) == (3.0, 3.0, 3.0)
 
-    def test_is_the_same_at_every_call_and_moves_with_the_seed(self) -> None:
+    def test_is_deterministic_and_depends_on_the_seed(self) -> None:
         # of fewer runs, resamples often coincide
         values = [np.random.default_rng(0).normal(size=20)]
         assert interquartile_mean(values) == interquartile_mean(values)
@@ -145,7 +145,7 @@ class TestMannWhitney:
         # uneven as this.
         assert mann_whitney([1.0, 2.0, 3.0], [4.0, 5.0, 600.0]) == pytest.approx(2 / 20)
 
-    def test_needs_two_runs_on_either_side_and_some_difference(self) -> None:
+    def test_needs_two_runs_per_side_and_some_difference(self) -> None:
         assert mann_whitney([1.0], [2.0, 3.0]) is None
         assert mann_whitney([40.0, 40.0], [40.0, 40.0]) is None
 
@@ -181,7 +181,7 @@ class TestWelch:
         found = welch(Summary(1, 3.0, None), Summary(5, 1.0, 1.0))
         assert (found.value, found.low, found.p) == (2.0, None, None)
 
-    def test_strata_add_their_noise_and_not_what_they_differ_by(self) -> None:
+    def test_differences_between_strata_do_not_widen_the_interval(self) -> None:
         two, four = ((Summary(2, mean, 2**0.5), Summary(2, 1.0, 2**0.5)) for mean in (3.0, 5.0))
         # of variance 4 · 1/4, with 1/(4 · 1/16) = 4 degrees of freedom
         found = welch_over_strata([two, four])
@@ -214,7 +214,7 @@ class TestEquivalence:
         assert is_within(interval, 1.001 * farther)
         assert not is_within(interval, 0.999 * farther)
 
-    def test_by_hand(self) -> None:
+    def test_matches_values_computed_by_hand(self) -> None:
         # 103 ± 10 of 5 and 100 ± 10 of 5: error √(20 + 20) = 6.325, 8 degrees of freedom, t(0.95) =
         # 1.8595.
         found = welch(Summary(5, 103.0, 10.0), Summary(5, 100.0, 10.0), EQUIVALENCE)
@@ -225,7 +225,7 @@ class TestEquivalence:
         assert is_within(found, 15.0)
         assert not is_within(found, 14.0)
 
-    def test_nothing_is_shown_without_an_interval(self) -> None:
+    def test_equivalence_needs_an_interval(self) -> None:
         assert not is_within(Estimate(0.0), 1.0)
 
 
@@ -243,7 +243,7 @@ class TestHolm:
         ]
         assert holm(p_values) == pytest.approx(expected)
 
-    def test_what_has_no_p_value_is_not_counted(self) -> None:
+    def test_comparisons_without_a_p_value_are_not_counted(self) -> None:
         assert holm([0.03, None, 0.02]) == [pytest.approx(0.04), None, pytest.approx(0.04)]
 
 
@@ -278,9 +278,7 @@ class TestVerdicts:
             (Summary(1, 100.0, None), UNDECIDED),
         ],
     )
-    def test_are_equality_within_a_margin_or_else_a_difference_or_neither(
-        self, ours: Summary, verdict: str
-    ) -> None:
+    def test_are_equivalence_or_difference_or_neither(self, ours: Summary, verdict: str) -> None:
         assert compare_means(ours, self.paper).verdict == verdict
 
     def test_a_difference_that_is_shown_to_be_small_still_reproduces(self) -> None:
@@ -298,12 +296,12 @@ class TestVerdicts:
         assert compare_means(capped, paper, is_capped=True).verdict == WORSE
         assert compare_means(capped, Summary(5, 482.2, 15.9), is_capped=True).verdict == UNDECIDED
 
-    def test_hang_on_the_papers_own_uncertainty(self) -> None:
+    def test_depend_on_the_papers_uncertainty(self) -> None:
         ours = Summary(50, 100.0, 1.0)
         assert compare_means(ours, Summary(5, 100.0, 1.0)).verdict == REPRODUCED
         assert compare_means(ours, Summary(5, 100.0, 20.0)).verdict == UNDECIDED
 
-    def test_own_runs_are_the_same_by_the_same_rule(self) -> None:
+    def test_our_runs_are_compared_by_the_same_rule(self) -> None:
         assert MARGIN == 0.15
         assert is_same(Summary(5, 103.0, 10.0), Summary(5, 100.0, 10.0))
         assert not is_same(Summary(5, 104.0, 10.0), Summary(5, 100.0, 10.0))
@@ -317,7 +315,7 @@ class TestVerdicts:
         ("solved", "n", "verdict"),
         [(0, 5, REPRODUCED), (0, 3, UNDECIDED), (3, 5, UNDECIDED), (4, 5, BETTER), (5, 5, BETTER)],
     )
-    def test_where_the_paper_never_solved_the_numbers_of_solved_runs_decide(
+    def test_if_the_paper_solved_no_run_the_solved_counts_decide(
         self, solved: int, n: int, verdict: str
     ) -> None:
         assert compare_solved(solved, n).verdict == verdict

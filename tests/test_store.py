@@ -101,7 +101,7 @@ class TestJsonLines:
         path.write_text('{"a": 1}\n{"a": 2}')
         assert read_jsonl(path) == ([{"a": 1}, {"a": 2}], 0)
 
-    def test_no_prefix_of_a_row_passes_for_a_row(self, tmp_path: Path) -> None:
+    def test_a_prefix_of_a_row_is_not_a_row(self, tmp_path: Path) -> None:
         path = tmp_path / "rows.jsonl"
         line = json.dumps({"episode": 12, "step": 13_000, "return": -3.25, "length": 1000}).encode()
         for length in range(1, len(line)):
@@ -113,7 +113,7 @@ class TestJsonLines:
 
 
 class TestJson:
-    def test_half_a_character_is_written_as_a_question_mark(self, tmp_path: Path) -> None:
+    def test_a_lone_surrogate_is_written_as_a_question_mark(self, tmp_path: Path) -> None:
         write_json(tmp_path / "study.json", {"definition": os.fsdecode(b"\xff.toml"), "ξ": "😀"})
         assert read_json(tmp_path / "study.json") == {"definition": "?.toml", "ξ": "😀"}
 
@@ -140,11 +140,11 @@ class TestFindingRuns:
         folder = write_run(tmp_path, "pac4sac-s0", [])
         assert find_runs(str(folder)) == [folder]
 
-    def test_a_missing_folder_is_said_to_be_missing(self, tmp_path: Path) -> None:
+    def test_a_missing_folder_is_reported(self, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="does not exist"):
             find_runs(tmp_path / "nowhere")
 
-    def test_a_folder_of_something_else_is_refused(self, tmp_path: Path) -> None:
+    def test_a_folder_without_run_files_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "notes.txt").write_text("nothing")
         with pytest.raises(UserError, match=r"neither run\.json nor runs/"):
             find_runs(tmp_path)
@@ -299,7 +299,7 @@ class TestResults:
         monkeypatch.setitem(sys.modules, "pandas", None)
         assert results(experiment / "runs" / "b")["return"].tolist() == [3.0]
 
-    def test_settings_that_differ_between_algorithms_or_tasks_alone_do_not_vary(
+    def test_settings_that_differ_only_between_algorithms_or_tasks_do_not_vary(
         self, experiment: Path
     ) -> None:
         write_run(

@@ -126,7 +126,7 @@ def test_all_controls_are_defined_on_all_four_tasks() -> None:
             assert labels <= {run.label for run in study.runs() if run.task.name == task}
 
 
-def test_a_gpu_trains_all_that_is_to_be_calibrated_of_an_algorithm_in_one_cohort() -> None:
+def test_all_calibration_runs_of_an_algorithm_share_a_cohort_on_a_gpu() -> None:
     planned = plan_cohorts(load_study("calibrate-rivals").runs(), on_gpu=True)
     assert sorted(
         (cohort[0].task.name, cohort[0].algo, len(cohort)) for cohort in planned
@@ -137,7 +137,7 @@ def test_a_gpu_trains_all_that_is_to_be_calibrated_of_an_algorithm_in_one_cohort
     )
 
 
-def test_the_calibrated_sac_differs_in_alpha_alone() -> None:
+def test_the_calibrated_sac_differs_only_in_alpha() -> None:
     (changed,) = make_runs(TASKS["ant"], "sac", "reproduction", [0], {"alpha": [0.1]})
     (preset,) = make_runs(TASKS["ant"], "sac", "calibrated", [0], {})
     assert preset.identity == changed.identity
@@ -193,7 +193,7 @@ def test_overestimation_measures_runs_of_table_1() -> None:
     assert points == {"cartpole-swingup": 10, "half-cheetah": 5}
 
 
-def test_a_cost_study_expects_no_runs_to_be_kept(tmp_path: Path) -> None:
+def test_a_cost_study_expects_no_runs(tmp_path: Path) -> None:
     begin(load_study("cost"), tmp_path, [], {})
     assert json.loads((tmp_path / "study.json").read_bytes())["expected_runs"] == []
 
@@ -208,7 +208,7 @@ def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_struct
     assert spans == [[1], [200, 400], [600, 800, 1000]]
 
 
-def test_a_variant_may_have_steps_of_its_own_by_task(tmp_path: Path) -> None:
+def test_a_variant_may_set_steps_by_task(tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
     blocks = TINY.replace('tasks = ["Pendulum-v1"]', 'tasks = ["Pendulum-v1", "half-cheetah"]')
     blocks += """
@@ -261,9 +261,7 @@ def test_the_study_of_published_returns_trains_the_settings_that_were_published(
     assert len(runs) == 12
 
 
-def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_others(
-    tmp_path: Path,
-) -> None:
+def test_a_variant_with_its_own_seeds_shares_the_cohort(tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
     file.write_text(
         'tasks = ["ant"]\nseeds = "0:2"\n[[variant]]\nalgo = "sac"\n'
@@ -381,7 +379,7 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
         ),
     ],
 )
-def test_a_mistake_in_a_definition_is_told_with_its_line(
+def test_a_mistake_in_a_definition_is_reported_with_its_line(
     text: str, expected: str, tmp_path: Path
 ) -> None:
     told = mistake(tmp_path, text)
@@ -406,13 +404,13 @@ def test_the_documentation_shows_a_study_that_can_be_read_and_names_every_key(
     assert command.settings == [["alpha=0.1,0.2"], ["width=64"]]
 
 
-def test_a_definition_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_definition_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "wrong.toml").write_bytes(b'title = "\xff"')
     with pytest.raises(UserError, match=r"wrong\.toml is not a valid TOML file"):
         load_study(str(tmp_path / "wrong.toml"))
 
 
-def test_an_unknown_study_is_answered_with_similar_names() -> None:
+def test_an_unknown_study_gets_similar_names() -> None:
     with pytest.raises(UserError, match=r"'table1'.*table-1.*list studies"):
         load_study("table1")
 
@@ -449,7 +447,7 @@ def test_a_study_trains_each_identity_once_and_gives_it_every_name(
     assert len(list(root.glob("experiments/*/runs/*"))) == 9
 
 
-def test_what_an_archive_holds_is_not_trained_again_and_it_takes_the_rest(
+def test_runs_in_an_archive_are_not_retrained_and_new_runs_are_added(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("pac4sac.report.report.write_report", lambda paths, out: (paths, out))
@@ -474,7 +472,7 @@ def test_what_an_archive_holds_is_not_trained_again_and_it_takes_the_rest(
     assert "has all runs of tiny; nothing is left to train." in capsys.readouterr().out
 
 
-def test_a_search_on_four_tasks_is_affordable_and_keeps_to_seeds_of_its_own() -> None:
+def test_a_search_on_four_tasks_has_separate_seeds_and_limited_cost() -> None:
     study = load_study("search-mixture")
     assert min(study.seeds) >= 1000
     assert len(study.tasks) == 4
@@ -482,7 +480,7 @@ def test_a_search_on_four_tasks_is_affordable_and_keeps_to_seeds_of_its_own() ->
     assert sum(run.task.steps for run in study.runs()) < 16e6
 
 
-def test_an_interrupted_study_goes_on_to_the_same_result(tiny: Path, tmp_path: Path) -> None:
+def test_an_interrupted_study_continues_to_the_same_result(tiny: Path, tmp_path: Path) -> None:
     study = load_study(str(tiny))
 
     class StopSoon(Notes):
@@ -502,9 +500,7 @@ def test_an_interrupted_study_goes_on_to_the_same_result(tiny: Path, tmp_path: P
         assert read_jsonl(other) == read_jsonl(run / "episodes.jsonl")
 
 
-def test_a_stop_that_comes_before_a_cohort_has_begun_is_no_failure(
-    tiny: Path, tmp_path: Path
-) -> None:
+def test_a_stop_before_a_cohort_starts_is_not_a_failure(tiny: Path, tmp_path: Path) -> None:
     study, root, notes = load_study(str(tiny)), tmp_path / "study", Notes()
     cohorts = plan(study, root, PLENTY)
     begin(study, root, cohorts, {})
@@ -513,7 +509,7 @@ def test_a_stop_that_comes_before_a_cohort_has_begun_is_no_failure(
     assert set(notes.outcomes) <= {"stopped"}
 
 
-def test_shorter_cohorts_give_way_to_longer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shorter_cohorts_have_lower_priority(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = {"humanoid": 4e-4, "half-cheetah": 2e-4, "cartpole-swingup": 0.0}
     monkeypatch.setattr("pac4sac.studies.plan.simulator_seconds", lambda task: costs[task.name])
     long, short, shortest = (
@@ -527,7 +523,7 @@ def test_shorter_cohorts_give_way_to_longer_ones(monkeypatch: pytest.MonkeyPatch
     assert niceness(shortest, []) == 0
 
 
-def test_a_cohort_that_cannot_train_leaves_the_others_going(
+def test_a_failed_cohort_does_not_stop_other_cohorts(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study, root, notes = load_study(str(tiny)), tmp_path / "study", Notes()
@@ -541,7 +537,7 @@ def test_a_cohort_that_cannot_train_leaves_the_others_going(
         run_study(study, tmp_path / "other", notes)
 
 
-def test_a_study_hears_that_a_backend_does_not_work(
+def test_a_study_reports_that_a_backend_does_not_work(
     tiny: Path, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setenv("CXX", str(tmp_path / "no-compiler"))
@@ -555,13 +551,13 @@ def test_a_study_hears_that_a_backend_does_not_work(
     assert all("no-compiler" in w for w in notes.warnings)
 
 
-def test_a_study_starts_from_no_agent(tiny: Path, tmp_path: Path) -> None:
+def test_a_study_refuses_start_from(tiny: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="omit start_from"):
         run_study(load_study(str(tiny)), tmp_path / "study", Notes(), start_from="agent")
     assert not (tmp_path / "study").exists()
 
 
-def test_a_study_can_be_cut_for_the_gpus_of_a_cluster_where_its_driver_has_none(
+def test_a_study_can_be_planned_for_gpus_of_a_cluster_without_a_local_gpu(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -575,7 +571,7 @@ def test_a_study_can_be_cut_for_the_gpus_of_a_cluster_where_its_driver_has_none(
         place_of(study, "local", PLENTY, {"device": "cuda"})
 
 
-def test_options_of_a_second_call_count_for_cohorts_that_were_not_begun_and_others_say_that_they_keep_their_own(
+def test_options_of_a_second_call_only_apply_to_cohorts_that_have_not_started(
     tiny: Path, tmp_path: Path
 ) -> None:
     def checkpoint_every(folder: Path) -> int:
@@ -592,7 +588,7 @@ def test_options_of_a_second_call_count_for_cohorts_that_were_not_begun_and_othe
     assert [checkpoint_every(begun), checkpoint_every(waiting)] == [100, 50]
 
 
-def test_another_study_does_not_enter_the_folder_of_one(tiny: Path, tmp_path: Path) -> None:
+def test_a_study_refuses_the_folder_of_another_study(tiny: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     other.write_text(TINY)
     run_study(load_study(str(tiny)), tmp_path / "study", Notes(), parallel=1)
@@ -600,9 +596,7 @@ def test_another_study_does_not_enter_the_folder_of_one(tiny: Path, tmp_path: Pa
         run_study(load_study(str(other)), tmp_path / "study", Notes())
 
 
-def test_a_narrower_part_of_a_study_forgets_none_of_its_expected_runs(
-    tiny: Path, tmp_path: Path
-) -> None:
+def test_running_a_part_of_a_study_keeps_all_expected_runs(tiny: Path, tmp_path: Path) -> None:
     study = load_study(str(tiny))
     begin(study, tmp_path, [], {})
     before = json.loads((tmp_path / "study.json").read_bytes())
@@ -616,7 +610,7 @@ def test_a_narrower_part_of_a_study_forgets_none_of_its_expected_runs(
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", "{", '{"study": "tiny", "expected_runs": [1]}'])
-def test_a_damaged_study_is_named(content: str, tiny: Path, tmp_path: Path) -> None:
+def test_a_damaged_study_is_reported(content: str, tiny: Path, tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text(content)
     with pytest.raises(UserError, match=r"study\.json is damaged"):
         begin(load_study(str(tiny)), tmp_path, [], {})
@@ -643,7 +637,7 @@ def test_the_cost_study_measures_every_algorithm(
     )
 
 
-def test_the_study_of_the_preset_trains_no_control_anew_that_another_study_has() -> None:
+def test_the_study_of_the_preset_shares_controls_with_another_study() -> None:
     known = {run.identity for run in load_study("controls").runs()}
     runs = load_study("best").runs()
     assert {run.label for run in runs if run.identity in known} == {
@@ -654,7 +648,7 @@ def test_the_study_of_the_preset_trains_no_control_anew_that_another_study_has()
     assert len(runs) == 4 * 6 * 5
 
 
-def test_controls_of_the_preset_learn_as_early_and_as_often() -> None:
+def test_controls_of_the_preset_have_its_warm_up_and_updates() -> None:
     configs = {(run.task.name, run.label): run.config for run in load_study("best").runs()}
     early = [(task, label) for task, label in configs if label.endswith("-early")]
     assert len(early) == 4 * 2

@@ -22,7 +22,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "tiny.toml"
 
 
-def test_a_study_is_planned_run_looked_at_and_reported(
+def test_a_study_is_planned_run_inspected_and_reported(
     tiny: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["study", "status", tiny]) == 2
@@ -74,9 +74,7 @@ def begins_only(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return asked
 
 
-def test_how_a_study_says_to_compute_counts_unless_a_flag_says_otherwise(
-    tiny: str, begins_only: list[list[str]]
-) -> None:
+def test_flags_override_the_options_of_a_study(tiny: str, begins_only: list[list[str]]) -> None:
     assert main(["study", "run", tiny, "--out", "as-it-says"]) == 0
     assert trained_with(Path("as-it-says")) == [("cpu", "eager", "float32")] * 2  # TINY says both
     assert (
@@ -93,7 +91,7 @@ def test_how_a_study_says_to_compute_counts_unless_a_flag_says_otherwise(
 
 
 @pytest.mark.parametrize("table", ["[options]", '[task."Pendulum-v1".options]'])
-def test_what_a_study_asks_for_and_this_machine_cannot_compute_is_told_before_it_begins(
+def test_unsupported_options_of_a_study_are_reported_before_it_starts(
     table: str, tiny: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     named = TINY if table in TINY else TINY.replace("[set]", f"{table}\n\n[set]")
@@ -108,7 +106,7 @@ SHOTS = TINY.replace(
 ).replace('baseline = "sac"', "")
 
 
-def test_cohorts_are_planned_for_a_gpu_that_is_not_here(
+def test_cohorts_can_be_planned_for_a_missing_gpu(
     tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Few and many shots go into one cohort on a GPU only."""
@@ -184,7 +182,7 @@ def test_a_plan_is_for_the_device_of_the_study(
         (["compare", "Pendulum-v1", "--parallel", "-1"], "--parallel must be at least 1, not -1"),
     ],
 )
-def test_what_cannot_be_is_told_in_a_sentence(
+def test_invalid_arguments_are_reported_in_a_sentence(
     command: list[str], sentence: str, tiny: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(command) == 2
@@ -200,7 +198,7 @@ def test_what_cannot_be_is_told_in_a_sentence(
         ["--address", "10.0.0.1:6379"],
     ],
 )
-def test_a_study_that_cannot_be_trained_as_asked_leaves_its_folder_as_it_was(
+def test_a_study_with_invalid_options_does_not_change_its_folder(
     flags: list[str], tiny: str
 ) -> None:
     begin(load_study(tiny), Path("begun"), [], {})
@@ -214,7 +212,7 @@ def test_a_study_that_cannot_be_trained_as_asked_leaves_its_folder_as_it_was(
 @pytest.mark.parametrize(
     "command", [["report", "begun", "--out"], ["study", "collect", "begun", "--into"]]
 )
-def test_a_place_that_cannot_be_written_is_told_in_a_sentence(
+def test_a_folder_without_write_permission_is_reported_in_a_sentence(
     command: list[str], tiny: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begin(load_study(tiny), Path("begun"), [], {})
@@ -227,7 +225,7 @@ def test_a_place_that_cannot_be_written_is_told_in_a_sentence(
     "command",
     [["study", "run", "tiny.toml"], ["compare", "Pendulum-v1", "--algos", "sac,sac-auto"]],
 )
-def test_a_study_that_was_interrupted_ends_like_such_training(
+def test_an_interrupted_study_has_the_exit_codes_of_training(
     command: list[str],
     reason: str,
     code: int,

@@ -83,7 +83,7 @@ def test_two_labels_never_share_a_name() -> None:
     assert len({look.name for look in chosen.values()}) == 4
 
 
-def test_more_labels_than_looks_are_possible_still_have_one_each() -> None:
+def test_more_labels_than_styles_still_get_different_styles() -> None:
     many = [f"variant {k}" for k in range(100)]
     shared = defaultdict(list)
     for label, look in assign_styles(many).items():
@@ -97,7 +97,7 @@ def luminance(colour: str) -> float:
     return sum(weight * x for weight, x in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def test_every_colour_is_seen_on_a_white_and_on_a_dark_page() -> None:
+def test_every_colour_is_visible_on_a_white_and_a_dark_page() -> None:
     assert len(COLOURS) == len(DARK) == len(MARKERS) == len(set(COLOURS)) == len(set(DARK))
     assert all(1.05 / (luminance(colour) + 0.05) > 2 for colour in COLOURS)
     assert all((luminance(colour) + 0.05) / (luminance("#14181d") + 0.05) > 4 for colour in DARK)

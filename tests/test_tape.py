@@ -28,7 +28,7 @@ def test_a_tape_read_twice_gives_the_same_numbers_in_any_order() -> None:
         assert all(torch.equal(one[name], other[name]) for name in STREAMS)
 
 
-def test_no_reading_repeats_within_a_block_over_its_border_or_between_runs_and_streams() -> None:
+def test_numbers_never_repeat_between_positions_runs_or_streams() -> None:
     tape = Tape([0, 1], {"a": Stream((2,)), "b": Stream((2,))}, CPU)
     seen = [
         tuple(numbers[run].tolist())
@@ -46,12 +46,12 @@ def test_the_numbers_of_a_run_do_not_depend_on_its_cohort() -> None:
         assert all(torch.equal(one[name][0], many[name][1]) for name in STREAMS)
 
 
-def test_a_stream_does_not_depend_on_its_neighbours() -> None:
+def test_a_stream_does_not_depend_on_other_streams() -> None:
     alone, beside = Tape([11], {"noise": STREAMS["noise"]}, CPU), Tape([11], STREAMS, CPU)
     assert torch.equal(reading(alone, 70)["noise"], reading(beside, 70)["noise"])
 
 
-def test_a_run_with_fewer_rows_draws_its_own_and_leaves_the_rest_zero() -> None:
+def test_a_run_with_fewer_rows_has_zeros_in_the_rest() -> None:
     crowd = Tape([4, 8], {"candidates": Stream((5, 2), rows=(5, 3))}, CPU)
     alone = Tape([8], {"candidates": Stream((3, 2), rows=(3,))}, CPU)
     for position in (0, 2 * BLOCK + 1, 1):

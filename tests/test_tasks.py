@@ -100,7 +100,7 @@ def test_any_gymnasium_id_is_a_task_with_the_environments_own_limits() -> None:
     assert get_task("MountainCarContinuous-v0").r_limit == 90.0
 
 
-def test_a_task_of_the_field_has_its_usual_budget_and_gymnasiums_own_limits() -> None:
+def test_a_benchmark_task_has_its_usual_budget_and_gymnasiums_limits() -> None:
     assert get_task("HalfCheetah-v5").steps == 1_000_000
     assert get_task("dm_control/cheetah-run-v0").steps == 500_000
     for name, task in FIELD_TASKS["mujoco"].items():
@@ -115,9 +115,7 @@ def test_a_task_of_the_field_has_its_usual_budget_and_gymnasiums_own_limits() ->
 @pytest.mark.parametrize(
     ("extra", "name"), [(extra, name) for extra, tasks in FIELD_TASKS.items() for name in tasks]
 )
-def test_an_episode_of_a_task_of_the_field_is_cut_after_its_time_where_its_extra_is_installed(
-    extra: str, name: str
-) -> None:
+def test_an_episode_of_a_benchmark_task_ends_at_its_time_limit(extra: str, name: str) -> None:
     for package in {"mujoco": ["mujoco"], "dmc": ["dm_control", "shimmy"]}[extra]:
         pytest.importorskip(package)
     env = make_env(replace(get_task(name), horizon=3), unit_actions=True)
@@ -133,12 +131,12 @@ def test_an_episode_of_a_task_of_the_field_is_cut_after_its_time_where_its_extra
     ("name", "nearest"),
     [("half-cheeta", "half-cheetah"), ("Pendulm-v1", "Pendulum-v1"), ("ANT", "ant")],
 )
-def test_a_misspelt_name_is_answered_with_the_nearest_ones(name: str, nearest: str) -> None:
+def test_a_misspelt_name_gets_the_nearest_names(name: str, nearest: str) -> None:
     with pytest.raises(UserError, match=f"'{name}'; did you mean .*{nearest}"):
         get_task(name)
 
 
-def test_a_name_like_no_other_is_answered_with_the_shipped_ones() -> None:
+def test_a_name_without_similar_names_gets_all_shipped_tasks() -> None:
     with pytest.raises(UserError, match="use one of cartpole-swingup, half-cheetah, ant, humanoid"):
         get_task("qqqqqqqq")
 
@@ -159,7 +157,7 @@ def test_a_module_before_the_id_is_imported_first(
     gymnasium.registry.pop("Mine-v0")
 
 
-def test_after_a_module_the_nearest_of_its_own_environments_is_named(
+def test_an_unknown_environment_of_a_module_gets_the_nearest_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "their_environments.py").write_text(
@@ -189,7 +187,7 @@ def test_the_command_finds_a_module_in_the_current_folder(
     gymnasium.registry.pop("Near-v0")
 
 
-def test_after_a_module_its_classes_are_named(
+def test_an_unknown_class_of_a_module_gets_its_classes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "own_classes.py").write_text(
@@ -205,12 +203,12 @@ def test_after_a_module_its_classes_are_named(
 
 
 @pytest.mark.parametrize("name", [":Pendulum-v1", "gymnasium:", ":", ""])
-def test_a_name_with_an_empty_half_is_none(name: str) -> None:
+def test_a_name_with_an_empty_part_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="Unknown task or environment"):
         get_task(name)
 
 
-def test_a_module_that_is_not_there_is_named() -> None:
+def test_a_missing_module_is_reported() -> None:
     with pytest.raises(UserError, match="no module 'no_such_module'"):
         get_task("no_such_module:Mine-v0")
 
@@ -231,7 +229,7 @@ def test_actions_are_scaled_from_the_unit_cube_to_the_bounds(echo_task: Task) ->
         assert taken.tolist() == list(expected)
 
 
-def test_actions_are_the_environments_own_unless_a_learner_asks_otherwise(echo_task: Task) -> None:
+def test_actions_are_in_environment_units_unless_unit_actions_is_set(echo_task: Task) -> None:
     bounds = spaces.Box(np.array([[-3.0], [0.0]]), np.array([[1.0], [10.0]]), dtype=np.float64)
     env = make_env(with_spaces(echo_task, action_space=bounds))
     env.reset(seed=0)
@@ -247,7 +245,7 @@ def test_scaling_never_leaves_the_bounds_by_rounding(echo_task: Task) -> None:
         assert bounds.contains(env.step(np.array([edge], np.float32))[4]["action"])
 
 
-def test_an_action_of_any_shape_is_learnt_as_a_vector(echo_task: Task) -> None:
+def test_actions_of_any_shape_become_vectors(echo_task: Task) -> None:
     env = make_env(
         with_spaces(echo_task, action_space=spaces.Box(-2, 2, (2, 3), np.float32)),
         unit_actions=True,
@@ -285,7 +283,7 @@ def test_box_observations_of_any_shape_and_precision_are_flat_float32(
     assert env.observation_space.contains(env.step(np.zeros(2, np.float32))[0])
 
 
-def test_the_horizon_truncates_and_leaves_termination_alone(echo_task: Task) -> None:
+def test_the_horizon_truncates_and_does_not_change_termination(echo_task: Task) -> None:
     env = make_env(replace(with_spaces(echo_task, ends_at=3), horizon=3))
     for _ in range(2):  # the count starts afresh with each episode
         env.reset(seed=0)
@@ -332,9 +330,7 @@ def test_unsupported_environments_are_refused_in_one_sentence(
         make_env(with_spaces(echo_task, **wrong))
 
 
-def test_missing_packages_are_named_with_the_extra_that_brings_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_missing_packages_are_reported_with_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in [module for module in sys.modules if module.startswith("gymnasium.envs.mujoco")]:
         monkeypatch.delitem(sys.modules, module)
     for module in ("mujoco", "dm_control"):

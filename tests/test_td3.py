@@ -40,7 +40,7 @@ STEPS = 20
 # --- the paper's equations
 
 
-def test_the_target_is_the_smaller_slow_twin_at_the_slow_actors_smoothed_action() -> None:
+def test_the_target_is_the_smaller_target_critic_at_the_smoothed_action() -> None:
     agent, state = agent_on_paper("td3", gamma=0.9)
     set_head(agent, state, "critic/target", *TWINS)
     # the online actor still says tanh 0
@@ -53,7 +53,7 @@ def test_the_target_is_the_smaller_slow_twin_at_the_slow_actors_smoothed_action(
     torch.testing.assert_close(target.y, torch.tensor([y]))
 
 
-def test_a_smoothed_action_is_one_that_there_is_and_an_end_has_no_next_value() -> None:
+def test_smoothed_actions_are_clipped_and_terminal_states_have_no_value() -> None:
     agent, state = agent_on_paper("td3", smoothing_limit=2.0)
     set_head(agent, state, "critic/target", *TWINS)
     ended = BATCH._replace(terminated=torch.ones(1, 2))
@@ -62,7 +62,7 @@ def test_a_smoothed_action_is_one_that_there_is_and_an_end_has_no_next_value() -
     assert torch.equal(target.y, BATCH.r)
 
 
-def test_both_critics_regress_the_target_and_the_actor_climbs_the_first_alone() -> None:
+def test_both_critics_regress_on_the_target_and_the_actor_maximises_the_first() -> None:
     agent, state = agent_on_paper("td3")
     set_head(agent, state, "critic", *TWINS)
     agent.params(state, "actor")["head.bias"].fill_(0.5)
@@ -75,7 +75,7 @@ def test_both_critics_regress_the_target_and_the_actor_climbs_the_first_alone() 
     assert loss.item() == pytest.approx(-(1 + 2 * TANH_HALF + 2 + 2 * TANH_HALF) / 2)
 
 
-def test_it_explores_with_gaussian_noise_that_is_clipped() -> None:
+def test_td3_explores_with_clipped_gaussian_noise() -> None:
     agent, state = agent_on_paper("td3", {"noise": 0.1}, {"noise": 2.0})
     agent.params(state, "actor")["head.bias"].fill_(0.5)
     noise = torch.tensor([3.0, -1.0]).view(1, 2, 1).expand(2, -1, -1)
@@ -88,7 +88,7 @@ def test_it_explores_with_gaussian_noise_that_is_clipped() -> None:
 # --- delayed networks and slow copies
 
 
-def test_each_run_moves_its_actor_in_every_so_manyth_of_its_own_updates() -> None:
+def test_each_run_updates_its_actor_every_policy_delay_updates() -> None:
     runs = (
         {},
         {"policy_delay": 3},
@@ -107,7 +107,7 @@ def test_each_run_moves_its_actor_in_every_so_manyth_of_its_own_updates() -> Non
     assert np.isfinite(learner.read_metrics()).all()
 
 
-def test_in_between_the_actor_and_all_slow_copies_stay_and_cost_nothing(
+def test_between_delayed_updates_actor_and_target_networks_are_not_computed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     learner = train(make_learner("td3", {}, {"noise": 0.3}), 13)
@@ -135,13 +135,13 @@ def test_in_between_the_actor_and_all_slow_copies_stay_and_cost_nothing(
     assert flops["short_update"] < 0.7 * flops["update"]
 
 
-def test_an_agent_without_delays_has_one_kind_of_update_and_the_state_it_had() -> None:
+def test_an_agent_without_delays_has_one_program() -> None:
     learner = make_learner("ddpg", {}, {})
     assert list(learner.run) == ["act", "update", "store"]
     assert learner.state["metrics_count"].shape == (2,)
 
 
-def test_a_rehearsal_is_of_an_update_in_which_all_runs_move_all() -> None:
+def test_a_rehearsal_uses_an_update_of_all_parts_of_all_runs() -> None:
     learner = make_learner("td3", {"policy_delay": 4}, {"policy_delay": 6})
     with Rehearsal(learner) as rehearsal:
         after = rehearsal.once()
@@ -150,7 +150,7 @@ def test_a_rehearsal_is_of_an_update_in_which_all_runs_move_all() -> None:
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch's compiler needs a C++ compiler")
-def test_compiled_it_is_known_which_runs_move() -> None:
+def test_compiled_updates_select_the_runs_that_are_due() -> None:
     """Vectors are longer than a cohort of two, and no division may fail in the rest of them."""
     learner = make_learner("td3", {}, {"policy_delay": 3})
     state = learner.state
@@ -167,7 +167,7 @@ def test_compiled_it_is_known_which_runs_move() -> None:
 # --- learning rates
 
 
-def test_a_network_may_have_a_learning_rate_of_its_own() -> None:
+def test_networks_may_have_separate_learning_rates() -> None:
     """The first step of Adam is as long as its rate, in every weight with a gradient."""
     own = {"critic_lr": 1e-4, "actor_lr": 1e-2, "alpha_lr": 0.05}
     agent = make_agent("sac", {"learn_alpha": True}, own | {"learn_alpha": True}, lr=2e-3)

@@ -71,7 +71,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- trackers
 
 
-def test_every_run_of_a_cohort_is_tracked_offline_with_its_config_and_all_that_it_logs(
+def test_every_run_of_a_cohort_is_tracked_with_its_config_and_metrics(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trackers = {"wandb": FakeTracker(), "trackio": FakeTracker()}
@@ -163,20 +163,20 @@ def test_a_stopped_run_stays_stopped_in_a_resume_without_the_callback(
     assert same(tmp_path / "x", stopped)
 
 
-def test_reports_tell_stopped_runs_and_rank_nothing_by_them(stopped: Path) -> None:
+def test_reports_list_stopped_runs_and_do_not_rank_them(stopped: Path) -> None:
     run = read_run(stopped / "runs/sac-seed0")
     assert (run_state(run), was_solved(run), final_metrics(run)) == ("stopped", None, {})
     assert run_state(read_run(stopped / "runs/sac-seed1")) == "complete"
 
 
-def test_a_longer_budget_does_not_wake_a_stopped_run(stopped: Path, tmp_path: Path) -> None:
+def test_a_longer_budget_does_not_continue_a_stopped_run(stopped: Path, tmp_path: Path) -> None:
     folder = copy(stopped, tmp_path / "x")
     assert resume(folder, steps=260).complete
     assert about(folder, "sac-seed0")["status"] == "stopped"
     assert max(row["step"] for row in rows(folder, "sac-seed1", "episodes")) > 230
 
 
-def test_the_first_of_several_reasons_counts_and_nothing_but_words_is_one() -> None:
+def test_the_first_reason_counts_and_must_be_a_string() -> None:
     class Says(pac4sac.Callback):
         def __init__(self, answer: Any) -> None:
             self.answer = answer
@@ -267,7 +267,7 @@ def test_a_file_cannot_choose_a_callback(
     assert "allow it with --trust watching" in sentence(capsys)
 
 
-def test_a_callback_reaches_the_cohorts_of_a_study_and_what_it_stopped_is_done(
+def test_callbacks_reach_the_cohorts_of_a_study_and_stopped_runs_count_as_done(
     watching: Path,
 ) -> None:
     (watching / "watched.toml").write_text(STUDY)

@@ -41,7 +41,7 @@ def replay(folder: Path) -> np.ndarray:
     ("algo", "cause"),
     [(FRAGILE, "non-finite critic gradient at step 120"), (WILD, "non-finite action at step 120")],
 )
-def test_a_run_driven_to_nan_is_frozen_and_named_and_the_others_never_notice(
+def test_a_run_with_nan_is_frozen_and_does_not_affect_other_runs(
     tmp_path: Path, algo: str, cause: str
 ) -> None:
     bad = train(tmp_path / "bad", algo, settings={"breaks_at": [999999, 120]}, steps=170)
@@ -68,7 +68,7 @@ def test_a_run_driven_to_nan_is_frozen_and_named_and_the_others_never_notice(
     )
 
 
-def test_a_learning_rate_beyond_reason_ends_its_own_run_alone(tmp_path: Path) -> None:
+def test_a_huge_learning_rate_ends_only_its_run(tmp_path: Path) -> None:
     bad = train(tmp_path / "bad", settings={"lr": [0.001, 1e30]}, seeds=(0,), steps=90)
     good = train(tmp_path / "good", settings={"lr": [0.001, 0.002]}, seeds=(0,), steps=90)
     assert logs(bad.folder, "sac-lr=0.001-seed0") == logs(good.folder, "sac-lr=0.001-seed0")
@@ -87,7 +87,7 @@ def test_a_run_that_diverges_in_the_last_steps_is_not_called_finished(
     assert not list(result.folder.rglob("evaluations.jsonl"))
 
 
-def test_an_environment_that_raises_fails_its_run_alone(tmp_path: Path) -> None:
+def test_an_environment_that_raises_fails_only_its_run(tmp_path: Path) -> None:
     doomed = dataclasses.replace(
         ENDLESS, env_kwargs={"victim": simulator_seed(1, "train", 2), "at": 7}
     )
@@ -106,9 +106,7 @@ def test_an_environment_that_raises_fails_its_run_alone(tmp_path: Path) -> None:
         assert len(rows(bad.folder, "sac-seed1", "episodes")) == 2
 
 
-def test_an_environment_that_raises_in_an_evaluation_costs_that_number_alone(
-    tmp_path: Path,
-) -> None:
+def test_an_environment_that_raises_in_an_evaluation_loses_only_that_result(tmp_path: Path) -> None:
     victim = simulator_seed(evaluation_seed(1, str(STEPS), 0), "evaluate", 1)
     task = dataclasses.replace(ENDLESS, env_kwargs={"victim": victim, "at": 3})
     result = train(tmp_path / "x", task=task, evaluate_every=0)
@@ -124,7 +122,7 @@ def test_an_environment_that_raises_in_an_evaluation_costs_that_number_alone(
 # --- the order of a step
 
 
-def test_update_t_sees_all_transitions_before_t_and_never_t_itself(tmp_path: Path) -> None:
+def test_update_t_uses_only_transitions_before_t(tmp_path: Path) -> None:
     for workers in (0, 2):
         training_agents.Witness.seen = []
         options = {"workers": workers, "steps": 70, "evaluate_every": 0, "evaluation_episodes": 0}
@@ -139,7 +137,7 @@ def test_update_t_sees_all_transitions_before_t_and_never_t_itself(tmp_path: Pat
         ]
 
 
-def test_the_number_of_workers_changes_no_byte(tmp_path: Path) -> None:
+def test_the_number_of_workers_does_not_change_any_byte(tmp_path: Path) -> None:
     options = {"seeds": (0, 1, 2), "steps": 110, "evaluate_every": 0}
     folders = [
         train(tmp_path / str(workers), workers=workers, **options).folder for workers in (0, 1, 2)
@@ -200,7 +198,7 @@ def test_across_a_time_limit_the_stored_next_observation_is_the_true_one(tmp_pat
     assert (s2[:, :-1][:, within] == s[:, 1:][:, within]).all()
 
 
-def test_true_ends_are_stored_as_such(tmp_path: Path) -> None:
+def test_terminations_are_stored_as_terminated(tmp_path: Path) -> None:
     folder = train(tmp_path / "x", steps=100, evaluation_episodes=0).folder
     for run, data in enumerate(replay(folder)):
         terminated, over_the_cliff = data[:, 8], data[:, 6] > DRIFT.env_kwargs["cliff"]
@@ -217,7 +215,7 @@ def test_true_ends_are_stored_as_such(tmp_path: Path) -> None:
 # --- ends and beginnings
 
 
-def test_it_stops_each_run_when_solved_and_evaluates_it_still(tmp_path: Path) -> None:
+def test_runs_stop_when_solved_and_are_evaluated(tmp_path: Path) -> None:
     free = train(tmp_path / "free", task=ENDLESS, evaluate_every=0).folder
     worst = {
         seed: min(row["return"] for row in rows(free, f"sac-seed{seed}", "episodes")[:5])
@@ -283,9 +281,7 @@ def test_a_run_that_started_from_an_agent_is_another_run_than_one_from_scratch(
     assert "started_from" not in about(scratch.folder, "sac-seed3")
 
 
-def test_training_does_not_begin_from_an_agent_that_has_changed_since_it_was_chosen(
-    tmp_path: Path,
-) -> None:
+def test_training_refuses_a_starting_agent_that_has_changed(tmp_path: Path) -> None:
     source, other = (
         train(tmp_path / f"{seed}", steps=1, seeds=(seed,), evaluation_episodes=0)
         for seed in (3, 4)
@@ -338,7 +334,7 @@ def test_seeds_are_whole_numbers_however_they_are_written(given: Any, seeds: lis
 @pytest.mark.parametrize(
     "wrong", [[0.5], 0.5, True, [0, True], None, ["0"], "0.5", [-1], [0, 0], [], 2**64]
 )
-def test_what_is_no_seed_is_refused_before_a_folder_is_made(wrong: Any, tmp_path: Path) -> None:
+def test_invalid_seeds_are_refused_before_a_folder_is_created(wrong: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"[Ss]eed"):
         train(tmp_path / "x", seeds=wrong)
     assert not (tmp_path / "x").exists()
@@ -357,7 +353,7 @@ def test_settings_may_be_numbers_and_arrays_of_numpy() -> None:
     assert {type(value) for values in grid.values() for value in values} == {float, int, str}
 
 
-def test_what_has_no_name_is_refused_with_how_to_name_it(tmp_path: Path) -> None:
+def test_objects_without_a_name_are_refused_with_advice(tmp_path: Path) -> None:
     for other in (object, Sac.Config, 3):
         with pytest.raises(TypeError, match=r"^algo must be .* subclass of pac4sac\.Agent, not "):
             train(tmp_path / "x", other)
@@ -370,7 +366,7 @@ def test_what_has_no_name_is_refused_with_how_to_name_it(tmp_path: Path) -> None
     assert not (tmp_path / "x").exists()
 
 
-def test_a_folder_that_holds_something_is_never_touched(tmp_path: Path) -> None:
+def test_a_folder_with_files_is_never_changed(tmp_path: Path) -> None:
     folder = train(tmp_path / "x", steps=1).folder
     before = contents(folder)
     with pytest.raises(UserError, match="exists and is not empty"):
@@ -382,7 +378,7 @@ def test_a_folder_that_holds_something_is_never_touched(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_callbacks_are_told_of_the_start_every_step_every_line_every_end(tmp_path: Path) -> None:
+def test_callbacks_are_called_at_the_start_each_step_each_line_and_each_end(tmp_path: Path) -> None:
     calls: list[tuple[object, ...]] = []
 
     class Listener(pac4sac.Callback):

@@ -101,7 +101,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 @pytest.mark.parametrize("named", ["algo", "env_id"])
-def test_no_command_imports_what_only_a_file_names(trap, command, named, capsys):
+def test_no_command_imports_a_module_that_only_a_file_names(trap, command, named, capsys):
     if command[0] == "export":
         pytest.importorskip("onnxscript")
     trap.set(**{named: f"{trap.module}:{'Agent' if named == 'algo' else 'Trap-v0'}"})
@@ -113,9 +113,7 @@ def test_no_command_imports_what_only_a_file_names(trap, command, named, capsys)
 
 
 @pytest.mark.parametrize("named", ["algo", "env_id"])
-def test_a_module_that_the_command_names_is_imported_and_the_next_command_is_asked_again(
-    trap, named, capsys
-):
+def test_a_named_module_is_imported_only_for_that_command(trap, named, capsys):
     trap.set(**{named: f"{trap.module}:{'Agent' if named == 'algo' else 'Trap-v0'}"})
     assert main(["evaluate", "shared", "--episodes", "1", "--trust", trap.module]) == 0
     assert trap.mark.exists()
@@ -123,7 +121,7 @@ def test_a_module_that_the_command_names_is_imported_and_the_next_command_is_ask
     assert "--trust" in capsys.readouterr().err
 
 
-def test_python_is_asked_too(trap):
+def test_python_calls_need_trust_too(trap):
     trap.set(algo=f"{trap.module}:Agent", env_id=f"{trap.module}:Trap-v0")
     for read in (pac4sac.load, pac4sac.certify, pac4sac.resume):
         with pytest.raises(UserError, match=f"trust='{trap.module}'"):
@@ -133,7 +131,7 @@ def test_python_is_asked_too(trap):
     assert agent.act([1.0, 0.0, 0.0]).shape == (1,)
 
 
-def test_who_names_a_module_in_a_call_has_said_yes(trap):
+def test_naming_a_module_in_a_call_allows_it(trap):
     result = tiny.train(trap.folder / "own", f"{trap.module}:Agent", seeds=[0], steps=60)
     assert pac4sac.load(result.folder)
     os.environ[TRUSTED] = ""
@@ -146,7 +144,7 @@ def test_who_names_a_module_in_a_call_has_said_yes(trap):
         assert env.horizon == 20
 
 
-def test_a_lone_agent_file_runs_no_module_at_all(trap):
+def test_a_single_agent_file_imports_no_module(trap):
     trap.set(algo="this.__main__:x")
     with pytest.raises(UserError, match=r"needs the module 'this\.__main__'"):
         pac4sac.load(trap.agent)
@@ -177,7 +175,7 @@ algo = "sac"
 
 
 @pytest.mark.parametrize("algo_is_own", [True, False])
-def test_a_study_file_is_asked_about(trap, algo_is_own, capsys):
+def test_modules_of_a_study_file_need_consent(trap, algo_is_own, capsys):
     own = f"{trap.module}:{'Agent' if algo_is_own else 'Trap-v0'}"
     names = {"task": "Pendulum-v1", "algo": own} if algo_is_own else {"task": own, "algo": "ddpg"}
     Path("mine.toml").write_text(STUDY.format(**names))
@@ -189,7 +187,7 @@ def test_a_study_file_is_asked_about(trap, algo_is_own, capsys):
     assert not trap.mark.exists()
 
 
-def test_children_of_a_study_and_their_workers_may_what_their_parent_may(trap):
+def test_child_processes_of_a_study_trust_the_same_modules(trap):
     """They begin in the working directory, which is importable for them because the user named a
     module in it."""
     task = f"{trap.module}:Trap-v0"
@@ -202,7 +200,7 @@ def test_children_of_a_study_and_their_workers_may_what_their_parent_may(trap):
     assert f"--trust {trap.module}" in asked.stderr
 
 
-def test_a_config_file_is_asked_about_and_cannot_trust_itself(trap, capsys):
+def test_modules_of_a_config_file_need_consent_and_it_cannot_set_trust(trap, capsys):
     own = f"{trap.module}:Agent"
     Path("mine.toml").write_text(f'task = "Pendulum-v1"\nalgo = "{own}"\nsteps = 1\n')
     assert main(["train", "--config", "mine.toml"]) == 2
@@ -225,7 +223,7 @@ def test_a_config_file_is_asked_about_and_cannot_trust_itself(trap, capsys):
     )
 
 
-def test_the_working_directory_is_no_source_of_code_until_a_module_in_it_is_named(trap):
+def test_the_working_directory_is_not_imported_from_unless_a_module_is_named(trap):
     """A shared folder may hold a module called like one that pac4sac looks for and does not
     find."""
     trap.set(env_id="dm_control/cartpole-swingup-v0")
@@ -237,7 +235,7 @@ def test_the_working_directory_is_no_source_of_code_until_a_module_in_it_is_name
     assert not trap.mark.exists()
 
 
-def test_a_folder_that_holds_runs_of_ones_own_is_compared_without_their_code(trap):
+def test_a_folder_with_custom_runs_is_compared_without_their_code(trap):
     own = f"{trap.module}:Agent"
     settings = {**tiny.SETTINGS}
     more = {
@@ -274,7 +272,7 @@ def test_a_folder_that_holds_runs_of_ones_own_is_compared_without_their_code(tra
 OPTIONAL = "pygame"  # of Gymnasium, which draws with it
 
 
-def test_an_optional_module_is_never_taken_from_the_working_directory(trap):
+def test_optional_modules_are_never_imported_from_the_working_directory(trap):
     (trap.folder / f"{OPTIONAL}.py").write_text(PAYLOAD.format(mark=str(trap.mark)))
     (trap.folder / "helper.py").write_text("NUMBER = 1\n")
     own = trap.folder / "own_sac.py"
@@ -344,7 +342,7 @@ def test_a_terminal_asks_once_for_each_content_of_a_file(trap, monkeypatch, tmp_
     assert len(questions) == 3
 
 
-def test_sentences_about_trust_are_whole(trap, capsys):
+def test_questions_about_trust_are_complete_sentences(trap, capsys):
     Path("mine.toml").write_text(STUDY.format(task="Pendulum-v1", algo=f"{trap.module}:Agent"))
     assert main(["study", "status", "mine.toml"]) == 2
     said = capsys.readouterr().err

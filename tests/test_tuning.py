@@ -107,7 +107,7 @@ def write_summary_only(root: Path, summary: Any) -> NoReport:
 # --- spaces
 
 
-def test_the_forms_of_a_space_are_the_same(tmp_path: Path):
+def test_all_forms_of_a_search_space_are_equivalent(tmp_path: Path):
     (tmp_path / "space.toml").write_text(
         "[space]\nlr = { low = 1e-4, high = 1e-1, log = true }\nn_step = [1, 3]\n"
     )
@@ -156,7 +156,7 @@ def test_the_type_of_a_range_is_that_of_its_setting():
         ({}, "--space"),
     ],
 )
-def test_a_wrong_space_is_refused_before_anything_is_written(
+def test_an_invalid_space_is_refused_before_any_file_is_written(
     space: dict[str, Any], word: str, tmp_path: Path
 ):
     with pytest.raises(UserError) as caught:
@@ -187,7 +187,7 @@ def test_a_wrong_space_is_refused_before_anything_is_written(
         ({"parallel": 0}, "--parallel"),
     ],
 )
-def test_wrong_arguments_are_refused(
+def test_invalid_arguments_are_refused(
     change: dict[str, Any], word: str, tmp_path: Path, trainer: FormulaTrainer
 ):
     with pytest.raises(UserError) as caught:
@@ -298,7 +298,7 @@ def test_a_final_training_that_stopped_before_the_best_settings_is_continued(
     assert "--seeds 3000:3004" in pac4sac.tune("Pendulum-v1", "sac", **HOW, out=tmp_path).command
 
 
-def test_a_search_that_finds_nothing_says_so(tmp_path: Path, trainer: FormulaTrainer):
+def test_a_search_without_a_result_is_reported(tmp_path: Path, trainer: FormulaTrainer):
     trainer.value = lambda run: float(np.random.default_rng(run.seed).normal())
     found = pac4sac.tune("Pendulum-v1", "sac", **{**HOW, "trials": 3}, out=tmp_path)
     assert "nothing better" in str(found) or "no settings" in str(found)
@@ -318,9 +318,7 @@ def test_a_finished_search_trains_nothing_again_and_more_trials_extend_it(
         pac4sac.tune("Pendulum-v1", "sac", **HOW, objective="area", out=tmp_path)
 
 
-def test_a_search_that_was_killed_twice_ends_as_if_it_had_not_been(
-    tmp_path: Path, trainer: FormulaTrainer
-):
+def test_a_search_killed_twice_ends_with_the_same_result(tmp_path: Path, trainer: FormulaTrainer):
     whole = pac4sac.tune("Pendulum-v1", "sac", **HOW, out=tmp_path / "whole")
     trainer.trained.clear()
     trainer.studies.clear()
@@ -382,7 +380,7 @@ def test_equal_settings_are_trained_once(tmp_path: Path, trainer: FormulaTrainer
     assert len({run.label for root, run in trainer.trained if root.name == "1"}) == 2
 
 
-def test_a_database_is_a_storage_too(tmp_path: Path, trainer: FormulaTrainer):
+def test_a_database_can_be_the_storage(tmp_path: Path, trainer: FormulaTrainer):
     url = f"sqlite:///{tmp_path}/search.db"
     pac4sac.tune("Pendulum-v1", "sac", **{**HOW, "trials": 2}, storage=url, out=tmp_path)
     (name,) = optuna.get_all_study_names(url)
@@ -404,7 +402,7 @@ def test_several_tasks_are_searched_by_normalised_scores(tmp_path: Path, trainer
     assert ScoreReference(zero=-100.0, one=-50.0).score(-75.0) == 0.5
 
 
-def test_the_report_has_the_search(tmp_path: Path, trainer: FormulaTrainer):
+def test_the_report_has_a_section_on_the_search(tmp_path: Path, trainer: FormulaTrainer):
     how = {**HOW, "trials": 5, "pruner": "none", "rungs": []}
     found = pac4sac.tune("Pendulum-v1", "sac", **how, out=tmp_path / "t")
     assert sum(found.summary["importance"].values()) == pytest.approx(1.0)
@@ -422,7 +420,9 @@ def test_the_report_has_the_search(tmp_path: Path, trainer: FormulaTrainer):
     assert [v.label for v in report.context.results(task)] == ["default", "tuned"]
 
 
-def test_the_command(tmp_path: Path, trainer: FormulaTrainer, capsys: pytest.CaptureFixture[str]):
+def test_the_tune_command_prints_its_result(
+    tmp_path: Path, trainer: FormulaTrainer, capsys: pytest.CaptureFixture[str]
+):
     line = "tune Pendulum-v1 --algo sac --trials 3 --steps 2000 --set warmup=100 --out"
     assert main([*line.split(), str(tmp_path), "--space", "lr=1e-4:1e-2:log", "n_step=1:3"]) == 0
     out = capsys.readouterr().out
@@ -443,7 +443,7 @@ TRAINING = (
 
 
 @pytest.mark.slow
-def test_a_search_that_is_killed_twice_while_it_trains(tmp_path: Path):
+def test_a_search_killed_twice_during_training_continues(tmp_path: Path):
     command = [sys.executable, "-m", "pac4sac", *TRAINING.split(), "--out"]
     subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
     for stage in ("0.5", "1"):

@@ -39,7 +39,7 @@ def write_uncertainties(folder: Path) -> None:
             )
 
 
-def test_a_deviation_is_right_too_small_or_too_large_by_a_factor_of_three(tmp_path: Path) -> None:
+def test_a_std_is_judged_by_a_factor_of_three(tmp_path: Path) -> None:
     write_uncertainties(tmp_path / "in")
     write_report([tmp_path / "in"], tmp_path / "out")
     table = (tmp_path / "out/tables/uncertainty-cartpole-swingup.csv").open()
@@ -61,7 +61,7 @@ def test_a_deviation_is_right_too_small_or_too_large_by_a_factor_of_three(tmp_pa
     assert float(found["sac"]["rank"]) == 0.25  # of the one seed in which deviations varied
 
 
-def test_the_answer_names_who_knows_best_and_who_least(tmp_path: Path) -> None:
+def test_the_answer_names_the_best_and_the_worst_std(tmp_path: Path) -> None:
     write_uncertainties(tmp_path)
     write_study(tmp_path, "uncertainty", "uncertainty", None, [])
     told = uncertainty_answer(read_context([tmp_path]))
@@ -69,7 +69,7 @@ def test_the_answer_names_who_knows_best_and_who_least(tmp_path: Path) -> None:
     assert told.endswith("] for PAC4SAC.")
 
 
-def test_logs_without_a_deviation_make_no_section(tmp_path: Path) -> None:
+def test_logs_without_a_std_have_no_section(tmp_path: Path) -> None:
     write_bias(write_run(tmp_path, task("cartpole-swingup")), [1.0] * len(STEPS))
     context = read_context([tmp_path])
     assert uncertainty_section(context) is None
@@ -77,7 +77,7 @@ def test_logs_without_a_deviation_make_no_section(tmp_path: Path) -> None:
     assert error_over_std(context.all_variants[0]) is None
 
 
-def test_seeds_that_differ_beyond_all_measure_leave_the_interval_open(tmp_path: Path) -> None:
+def test_extremely_different_seeds_give_an_unbounded_interval(tmp_path: Path) -> None:
     for seed, ratio in enumerate((1e-200, 1e200)):
         offered = {"deviation": 1.0, "ratio": ratio, "covered": 0.5, "rank": 0.0}
         write_bias(
@@ -90,9 +90,7 @@ def test_seeds_that_differ_beyond_all_measure_leave_the_interval_open(tmp_path: 
     assert (found.value, found.low, found.high) == (pytest.approx(1.0), 0.0, math.inf)
 
 
-def test_a_search_has_its_deviations_in_a_table_over_tasks_and_takes_no_name_from_the_task_of_results(
-    tmp_path: Path,
-) -> None:
+def test_a_search_shows_its_std_in_a_table_over_tasks(tmp_path: Path) -> None:
     # Errors by deviation: a's are 8 and 2, of which the geometric mean is 4, b's 0.5 and 2, c's
     # known on one task.
     ratios = {

@@ -41,7 +41,7 @@ def test_returns_are_the_discounted_sums_of_the_definition() -> None:
 # --- a linear-quadratic task with the value in closed form
 
 
-def test_the_interval_of_a_critic_that_is_right_holds_zero_as_often_as_it_says() -> None:
+def test_the_interval_of_a_correct_critic_contains_zero_with_the_stated_confidence() -> None:
     agent, state = make_linear_agent(
         *({"gamma": 0.9 if k % 2 else 0.8, "alpha": 0.4 * (k % 3)} for k in range(200))
     )
@@ -55,7 +55,7 @@ def test_the_interval_of_a_critic_that_is_right_holds_zero_as_often_as_it_says()
     assert together.high - together.low < 0.1
 
 
-def test_a_wrong_critic_is_caught_with_its_sign_and_size() -> None:
+def test_a_wrong_critic_is_detected_with_sign_and_size() -> None:
     agent, state = make_linear_agent({"mistake": 1.5}, {"mistake": -1.5}, {}, {"alpha": 0.0})
     errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, range(4), 40, "now")
     over, under, right, _ = (one.bias() for one in errors)
@@ -71,7 +71,7 @@ def test_a_wrong_critic_is_caught_with_its_sign_and_size() -> None:
     assert over.relative == pytest.approx(over.bias / abs(over.mean_return))
 
 
-def test_an_agent_that_forgets_the_entropy_in_its_value_is_caught() -> None:
+def test_a_value_without_entropy_is_detected() -> None:
     agent, state = make_linear_agent({"alpha": 0.2})
     plain, plain_state = make_linear_agent({"alpha": 0.0})
     assert (
@@ -96,7 +96,7 @@ def test_near_a_time_limit_no_step_is_judged() -> None:
 # --- probe environments, and the agents
 
 
-def test_an_end_that_is_none_of_time_is_judged_to_the_last_step() -> None:
+def test_terminated_episodes_are_judged_to_the_last_step() -> None:
     agent, state = agent_on_paper("ddpg", {}, {})
     # Q = 0.99 in state 0, 1 in state 1
     set_head(agent, state, "critic", {"weight": [0.01, 0.0], "bias": 0.99})
@@ -116,7 +116,7 @@ def test_an_end_that_is_none_of_time_is_judged_to_the_last_step() -> None:
     )
 
 
-def test_a_task_too_short_to_judge_is_played_on_beyond_its_limit() -> None:
+def test_short_tasks_are_played_beyond_their_time_limit() -> None:
     agent, state = agent_on_paper("ddpg", {}, {})
     # Q = γ/(1−γ) in state 0, 1/(1−γ) in 1
     set_head(agent, state, "critic", {"weight": [1.0, 0.0], "bias": 99.0})
@@ -132,7 +132,7 @@ def test_a_task_too_short_to_judge_is_played_on_beyond_its_limit() -> None:
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
-def test_every_agent_is_measured_by_samples_of_its_own_policy(algo: str) -> None:
+def test_every_agent_is_measured_with_samples_of_its_policy(algo: str) -> None:
     agent = make_agent(algo, {"gamma": 0.9}, {"gamma": 0.8}, ds=3, da=1)
     state = agent.initial_state([0, 1], torch.device("cpu"))
     errors = measure_value_errors(agent, state, DRIFT, [0, 1], 2, "now")
@@ -168,7 +168,7 @@ def test_every_agent_is_measured_by_samples_of_its_own_policy(algo: str) -> None
         assert ((agent.deterministic_action(state, s) == a).all()) == (algo != "oac-lab")
 
 
-def test_the_learned_temperature_is_the_one_that_counts() -> None:
+def test_the_learned_alpha_is_used_in_soft_returns() -> None:
     agent = make_agent("sac-auto", {"gamma": 0.5}, ds=3, da=1)
     state = agent.initial_state([0], torch.device("cpu"))
     state["log_alpha"].fill_(np.log(3.0))
@@ -178,7 +178,7 @@ def test_the_learned_temperature_is_the_one_that_counts() -> None:
     assert g[0] == pytest.approx(r[0] + 0.5 * (g[1] - 3 * log_pi[1]))
 
 
-def test_of_several_critics_the_smallest_claim_counts_with_its_own_variance() -> None:
+def test_the_smallest_of_several_critics_counts_with_its_variance() -> None:
     agent, state = agent_on_paper("pac4sac", critics=2, shots=1)
     low = {"weight": [0.0, 0.0], "bias": 1.0, "variance": [4.0, 0.1]}
     set_head(
@@ -192,7 +192,7 @@ def test_of_several_critics_the_smallest_claim_counts_with_its_own_variance() ->
     )
 
 
-def test_the_shooting_policy_is_judged_by_plain_returns_of_what_it_does() -> None:
+def test_the_shooting_policy_is_judged_by_its_returns_without_entropy() -> None:
     agent, state = agent_on_paper("pac4sac", shots=200)
     set_head(agent, state, "critic", {"weight": [0.0, 1.0], "bias": 0.0, "variance": [1e-6, 1e-6]})
     (by_policy,) = measure_value_errors(agent, state, TWO_STEPS, [0], 50, "now")
@@ -203,7 +203,7 @@ def test_the_shooting_policy_is_judged_by_plain_returns_of_what_it_does() -> Non
     assert by_policy.g[..., 0].std() > 0
 
 
-def test_a_measurement_depends_on_run_and_occasion_alone() -> None:
+def test_a_measurement_depends_only_on_run_and_occasion() -> None:
     agent, state = make_linear_agent({}, {"gamma": 0.8})
     both = measure_value_errors(agent, state, LINEAR_QUADRATIC, [3, 7], 2, "now")
     again = measure_value_errors(agent, state, LINEAR_QUADRATIC, [3, 7], 2, "now", only=[1])
@@ -218,7 +218,7 @@ def test_a_measurement_depends_on_run_and_occasion_alone() -> None:
         assert (then.log_pi != now.log_pi).all()
 
 
-def test_an_episode_whose_simulator_fails_is_left_out() -> None:
+def test_an_episode_whose_simulator_fails_is_omitted() -> None:
     agent = make_agent("sac", {"gamma": 0.5}, ds=3, da=1)
     state = agent.initial_state([0], torch.device("cpu"))
     instance = evaluation.evaluation_seed(0, "value of the policy, now", 1)

@@ -66,7 +66,7 @@ def test_the_std_is_the_distance_to_the_random_function() -> None:
     assert agent.value_uncertainty(state, s, a).tolist()[0] == pytest.approx(expected)
 
 
-def test_its_target_is_that_of_the_made_up_reward() -> None:
+def test_the_target_is_that_of_the_artificial_reward() -> None:
     agent, state = on_paper()
     noise = torch.atanh(column(0.5, 0.25))
     batch = Batch(
@@ -105,7 +105,7 @@ def test_the_random_function_is_never_learned() -> None:
         assert all(torch.equal(p[key], x) for key, x in before.items())
 
 
-def test_it_is_small_where_data_are_and_larger_where_they_are_not() -> None:
+def test_the_std_is_small_for_known_states_and_larger_for_others() -> None:
     agent = make_agent("sac-uncertainty", lr=3e-3, tau=0.05, gamma=0.9, width=32, norm=False)
     learner = Learner(agent, [0], steps=1000, device=CPU)
     generator = torch.Generator().manual_seed(0)
@@ -131,7 +131,7 @@ def test_it_is_small_where_data_are_and_larger_where_they_are_not() -> None:
 
 
 @pytest.mark.parametrize("algo", PAIRS)
-def test_an_agent_learns_the_same_bytes_with_and_without_it(algo: str) -> None:
+def test_an_agent_learns_byte_identically_with_and_without_uncertainty(algo: str) -> None:
     runs = [{"gamma": 0.9}, {"updates_per_step": 2, "n_step": 3}]
     shots = {"shots": 4} if "pac4sac" in algo else {}
     with_it, without = (
@@ -157,7 +157,7 @@ def config_of_td3() -> Any:
     return Config
 
 
-def test_any_agent_can_carry_it() -> None:
+def test_any_agent_can_have_value_uncertainty() -> None:
     class MyTd3(ValueUncertainty, Td3):
         Config = config_of_td3()
 
@@ -172,7 +172,7 @@ def test_any_agent_can_carry_it() -> None:
     assert Td3.with_target == ("critic", "actor")
 
 
-def test_compiled_it_learns_as_eager(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_compiled_backend_learns_the_same_as_eager(monkeypatch: pytest.MonkeyPatch) -> None:
     trace_only(monkeypatch)
     learner, eager = (make_learner("sac-uncertainty", {}, {"gamma": 0.9}) for _ in range(2))
     assert_compiled_learns_as_eager(learner, eager)
@@ -198,7 +198,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Result:
     )
 
 
-def test_a_trained_agent_and_the_log_of_bias_take_their_std_from_it(trained: Result) -> None:
+def test_trained_agents_and_bias_logs_use_its_std(trained: Result) -> None:
     agent = pac4sac.load(trained.folder)
     s, a = np.zeros((2, 3), np.float32), np.array([[0.5], [-0.5]], np.float32)
     value = agent.value(s, a)
@@ -218,7 +218,7 @@ def test_a_trained_agent_and_the_log_of_bias_take_their_std_from_it(trained: Res
     assert means[-1]["uncertainty"] > 0
 
 
-def test_certificates_judge_it_and_name_it(trained: Result) -> None:
+def test_certificates_report_its_calibration_and_formula(trained: Result) -> None:
     agent = pac4sac.load(trained.folder)
     (errors,) = measure_value_errors(agent.agent, agent.state, DRIFT, [0], 3, "test")
     assert formula_of_std(agent.agent) == "|u − g|"

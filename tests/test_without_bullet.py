@@ -41,7 +41,7 @@ def no_pybullet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "demo",
     ],
 )
-def test_a_task_of_pybullet_is_refused_in_a_sentence_before_anything_is_written(line: str, capsys):
+def test_a_pybullet_task_is_refused_before_any_file_is_written(line: str, capsys):
     run = report_folders.write_run(Path("trained"), report_folders.task("half-cheetah"))
     shutil.copy(SHIPPED / "half-cheetah.safetensors", run / "agent.safetensors")
     assert main(line.split()) == 2

@@ -59,7 +59,7 @@ def test_commands_that_do_not_train_import_no_torch(words: str, tmp_path: Path) 
     subprocess.run(command, check=True, capture_output=True)
 
 
-def test_training_starts_without_what_it_does_not_need() -> None:
+def test_training_does_not_import_unneeded_packages() -> None:
     program = (
         "import sys, pac4sac.training.experiment, pac4sac.cli.training_summary\n"
         "slow = {'scipy.stats', 'scipy.optimize', 'matplotlib', 'pandas', 'sympy'}\n"

@@ -117,24 +117,24 @@ def texts_of(path: Path) -> Iterator[str]:
         ("Evaluate every N steps.", False),
     ],
 )
-def test_an_odd_phrase_is_found_across_lines(text: str, found: bool) -> None:
+def test_a_removed_phrase_is_found_across_lines(text: str, found: bool) -> None:
     assert bool(odd_phrases(text)) is found
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
-def test_a_module_has_no_odd_phrases(path: Path) -> None:
+def test_a_module_has_no_removed_phrases(path: Path) -> None:
     assert [odd for text in texts_of(path) for odd in odd_phrases(text)] == []
 
 
 @pytest.mark.parametrize("path", [*DATA, *PAGES], ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_page_or_data_file_has_no_odd_phrases(path: Path) -> None:
+def test_a_page_or_data_file_has_no_removed_phrases(path: Path) -> None:
     assert odd_phrases(path.read_text()) == []
 
 
 @pytest.mark.parametrize(
     "command", [" ".join((*before, name)) for before, names in NAMES.items() for name in names]
 )
-def test_the_help_of_a_command_has_no_odd_phrases(command: str) -> None:
+def test_the_help_of_a_command_has_no_removed_phrases(command: str) -> None:
     assert odd_phrases(help_of(f"pac4sac {command}")) == []
 
 

@@ -45,12 +45,12 @@ def rewards(env: gymnasium.Env[Any, Any], *actions: float) -> list[float]:
 
 
 class TestPositionDelay:
-    def test_pays_speed_beyond_the_distance_and_subtracts_the_cost_of_actions(self) -> None:
+    def test_rewards_speed_beyond_the_distance_minus_the_action_cost(self) -> None:
         env = PositionDelay(Cart(), distance=1.5, action_cost=0.1)
         # x = 1, 2, 1: speed 2, 2, −2 m/s, of which only the second is paid
         assert rewards(env, 1.0, 1.0, -1.0) == pytest.approx([-0.1, 2.0 - 0.1, -0.1])
 
-    def test_starts_again_with_each_episode(self) -> None:
+    def test_restarts_with_each_episode(self) -> None:
         env = PositionDelay(Cart(), distance=0.5, action_cost=0.0)
         assert rewards(env, 1.0) == rewards(env, 1.0) == [2.0]
 
@@ -73,12 +73,12 @@ class TestPositionDelay:
                 PositionDelay(env)
 
     @pytest.mark.parametrize("argument", ["distance", "action_cost"])
-    def test_refuses_what_is_below_zero(self, argument: str) -> None:
+    def test_refuses_negative_arguments(self, argument: str) -> None:
         with pytest.raises(UserError, match=f"{argument} .* at least 0, not -1"):
             PositionDelay(Cart(), **{argument: -1.0})
 
     @pytest.mark.parametrize("distance", ["far", None, True, float("nan")])
-    def test_refuses_what_is_not_a_number(self, distance: Any) -> None:
+    def test_refuses_arguments_that_are_not_numbers(self, distance: Any) -> None:
         with pytest.raises(UserError, match="distance"):
             PositionDelay(Cart(), distance=distance)
 
@@ -145,7 +145,7 @@ class TestATask:
         with pytest.raises(UserError, match="does not accept"):
             make_env(replace(get_task("Pendulum-v1"), wrappers=wrappers))
 
-    def test_is_told_by_its_name_alone_if_it_is_one_of_the_suite(self) -> None:
+    def test_is_shown_by_its_name_if_it_is_in_the_suite(self) -> None:
         task = get_task("cartpole-swingup-sparse")
         assert given_task(task) == {"task": "cartpole-swingup-sparse", "changes": {}}
 
@@ -161,7 +161,7 @@ class TestATask:
 
 
 @pytest.mark.parametrize("name", ["half-cheetah-delayed", "ant-delayed"])
-def test_random_actions_earn_nothing_on_delayed_robots(name: str) -> None:
+def test_random_actions_get_no_reward_on_delayed_robots(name: str) -> None:
     env = make_env(replace(get_task(name), horizon=60))
     env.reset(seed=0)
     env.action_space.seed(0)
@@ -170,7 +170,7 @@ def test_random_actions_earn_nothing_on_delayed_robots(name: str) -> None:
     assert max(total) < 0
 
 
-def test_the_sparse_swing_up_pays_an_upright_pole_near_the_centre() -> None:
+def test_the_sparse_swing_up_rewards_an_upright_pole_near_the_centre() -> None:
     env = make_env(get_task("cartpole-swingup-sparse"))
     target = env.env
     assert isinstance(target, TargetReward)
@@ -198,7 +198,7 @@ MUJOCO_ROBOTS = ("HalfCheetah", "Ant", "Hopper", "Humanoid")
 
 
 @pytest.mark.parametrize("robot", MUJOCO_ROBOTS)
-def test_beyond_the_distance_mujocos_robots_are_paid_their_speed(robot: str) -> None:
+def test_mujoco_robots_are_rewarded_for_speed_beyond_the_distance(robot: str) -> None:
     pytest.importorskip("mujoco")
     task = get_task(f"{robot}-v5-delayed")
     env = make_env(task)
@@ -219,7 +219,7 @@ def test_beyond_the_distance_mujocos_robots_are_paid_their_speed(robot: str) -> 
 
 
 @pytest.mark.parametrize("name", EXPLORATION_TASKS["dmc"])
-def test_dm_controls_tasks_take_two_steps_for_one(name: str) -> None:
+def test_dm_control_tasks_repeat_each_action_twice(name: str) -> None:
     pytest.importorskip("shimmy")
     env, steps, truncated = make_env(get_task(name)), 0, False
     env.reset(seed=0)

@@ -108,7 +108,7 @@ def mean(values: Iterable[float]) -> float:
 
 
 class TestThePage:
-    def test_loads_without_errors_and_fetches_nothing(self, browser: Any) -> None:
+    def test_loads_without_errors_or_requests(self, browser: Any) -> None:
         assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
         assert (
             browser.execute_script(
@@ -129,7 +129,7 @@ class TestThePage:
         assert max(ends) <= height * screens
 
     @pytest.mark.parametrize("screen", SCREENS)
-    def test_has_no_table_that_overflows(self, browser: Any, screen: str) -> None:
+    def test_has_no_overflowing_table(self, browser: Any, screen: str) -> None:
         show_on(browser, screen)
         browser.execute_script(OPEN_ALL)
         settle(browser)
@@ -158,9 +158,7 @@ class TestThePage:
             "Humanoid",
         ]
 
-    def test_shows_verdicts_on_a_telephone_and_folds_the_rest_into_a_rows_detail(
-        self, browser: Any
-    ) -> None:
+    def test_shows_verdicts_on_a_phone_and_other_columns_in_row_details(self, browser: Any) -> None:
         show_on(browser, "telephone")
         browser.execute_script(OPEN_ALL)
         settle(browser)
@@ -187,12 +185,12 @@ class TestThePage:
         browser.find_element("id", "theme").click()
         assert background() == "rgb(255, 255, 255)"
 
-    def test_opens_a_section_that_an_answer_leads_to(self, browser: Any) -> None:
+    def test_opens_a_section_linked_from_an_answer(self, browser: Any) -> None:
         browser.execute_script("document.querySelector('.answers a[href=\"#table-1\"]').click()")
         settle(browser)
         assert browser.execute_script("return document.querySelector('#table-1 > details').open")
 
-    def test_opens_what_is_folded_for_print(self, browser: Any) -> None:
+    def test_opens_collapsed_sections_for_print(self, browser: Any) -> None:
         count = "return document.querySelectorAll('details[open]').length"
         assert browser.execute_script(count) == 0
         browser.execute_script("dispatchEvent(new Event('beforeprint'))")
@@ -203,7 +201,7 @@ class TestThePage:
 class TestTables:
     TABLE = "table-task-cartpole-swingup"
 
-    def test_sort_by_number_and_again_the_other_way(self, browser: Any) -> None:
+    def test_sort_by_number_in_both_directions(self, browser: Any) -> None:
         def numbers() -> list[float]:
             return [float(value) for value in column(browser, self.TABLE, 2) if value]
 
@@ -214,7 +212,7 @@ class TestTables:
         assert sort_by(browser, self.TABLE, 2) == "descending"
         assert numbers() == sorted(before)[::-1]
 
-    def test_sort_names_as_words_and_keep_rows_whole(self, browser: Any) -> None:
+    def test_sort_names_alphabetically_and_keep_rows_together(self, browser: Any) -> None:
         pairs = set(
             zip(column(browser, self.TABLE, 0), column(browser, self.TABLE, 2), strict=True)
         )
@@ -223,7 +221,7 @@ class TestTables:
         assert names.index("pac4sac-shots=200") < names.index("pac4sac-shots=1000")
         assert set(zip(names, column(browser, self.TABLE, 2), strict=True)) == pairs
 
-    def test_keep_what_is_missing_last_in_either_direction(self, browser: Any) -> None:
+    def test_keep_missing_values_last_in_both_directions(self, browser: Any) -> None:
         p_values = 7
         for _ in range(2):
             sort_by(browser, self.TABLE, p_values)
@@ -231,7 +229,7 @@ class TestTables:
             assert "" in values
             assert set(values[values.index("") :]) == {""}
 
-    def test_show_the_rows_that_a_filter_asks_for(self, browser: Any) -> None:
+    def test_show_the_rows_that_match_a_filter(self, browser: Any) -> None:
         script = """
             const filter = document.querySelector(`#${arguments[0]}`).parentElement.previousElementSibling;
             filter.value = "ONE PLAIN CRITIC";
@@ -244,7 +242,7 @@ class TestTables:
 
 class TestCurves:
     @pytest.mark.parametrize("part", [1.0, 0.9, 1.06])
-    def test_solve_and_regret_as_python_does_whatever_the_limit(
+    def test_compute_solved_and_regret_like_python_for_any_threshold(
         self, browser: Any, report: Any, part: float
     ) -> None:
         for task in report.context.variants:
@@ -276,7 +274,7 @@ class TestCurves:
                 if part == 1.0:
                     assert until == pytest.approx(mean(variant.values("episodes")), nan_ok=True)
 
-    def test_tell_the_run_under_the_pointer(self, browser: Any, report: Any) -> None:
+    def test_show_the_run_under_the_pointer(self, browser: Any, report: Any) -> None:
         plot = browser.find_element("css selector", "#curves .u-over")
         browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", plot)
         script = """
@@ -308,7 +306,7 @@ class TestCurves:
         assert runs[int(seed)].returns[int(episode)] == pytest.approx(float(value), abs=0.1)
         assert f"{variant.label}-seed{seed}" in told
 
-    def test_come_and_go_by_the_legend(self, browser: Any) -> None:
+    def test_can_be_toggled_in_the_legend(self, browser: Any) -> None:
         before = [row[0] for row in browser.execute_script(SCORES)]
         picture = "return document.querySelector('#curves canvas').toDataURL().length"
         drawn = browser.execute_script(picture)
@@ -318,7 +316,7 @@ class TestCurves:
         assert browser.execute_script(picture) != drawn
 
     @pytest.mark.parametrize(("name", "value"), [("smoothing", "raw"), ("middle", "iqm")])
-    def test_change_with_smoothing_and_with_what_is_bold(
+    def test_change_with_smoothing_and_highlighting(
         self, browser: Any, name: str, value: str
     ) -> None:
         picture = "return document.querySelector('#curves canvas').toDataURL()"
@@ -329,7 +327,7 @@ class TestCurves:
         settle(browser)
         assert browser.execute_script(picture) != drawn
 
-    def test_link_to_the_film_of_a_run_that_has_one(self, browser: Any) -> None:
+    def test_link_to_the_video_of_a_run(self, browser: Any) -> None:
         script = """
             for (const more of document.querySelectorAll("#scores button.more")) more.click();
             return [...document.querySelectorAll("#scores a.film")].map(film => film.getAttribute("href"));

@@ -88,7 +88,7 @@ def home(request: pytest.FixtureRequest, site: Path) -> str:
     )
 
 
-def test_every_link_leads_somewhere(site: Path, pages: dict[Path, Page]) -> None:
+def test_every_link_has_a_target(site: Path, pages: dict[Path, Page]) -> None:
     broken = []
     for path, page in pages.items():
         for link in page.links:
@@ -103,7 +103,7 @@ def test_every_link_leads_somewhere(site: Path, pages: dict[Path, Page]) -> None
     assert broken == []
 
 
-def test_nothing_is_fetched_from_elsewhere_and_nothing_fails(browser: Any, home: str) -> None:
+def test_no_external_requests_and_no_errors(browser: Any, home: str) -> None:
     for name in ("index.html", "algorithms/pac4sac.html", "first-steps.html"):
         browser.get(f"{home}/{name}")
         fetched = browser.execute_script(
@@ -127,9 +127,7 @@ def test_search_finds_the_command_and_the_function_of_a_name(browser: Any, home:
     assert {"api.html#pac4sac.resume", "command-line.html#resume"} <= places
 
 
-def test_equations_are_drawn_as_equations(
-    browser: Any, site: Path, pages: dict[Path, Page]
-) -> None:
+def test_equations_are_rendered(browser: Any, site: Path, pages: dict[Path, Page]) -> None:
     for path, page in pages.items():
         assert "arithmatex" not in page.text, path
         # a command that the converter does not know
@@ -154,7 +152,7 @@ def test_the_reference_shows_signatures_and_docstrings(browser: Any, site: Path)
     assert "seeds: int | str | Iterable[int]" in text
 
 
-def test_the_notebook_is_shown_with_what_it_gave(browser: Any, site: Path) -> None:
+def test_the_notebook_is_shown_with_its_output(browser: Any, site: Path) -> None:
     browser.get((site / "first-steps.html").as_uri())
     sizes = browser.execute_script(
         "return [...document.querySelectorAll('article img')].map(i => i.naturalWidth)"

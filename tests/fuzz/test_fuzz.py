@@ -36,17 +36,17 @@ def no_trouble(run: Callable[[int], Outcome]) -> None:
     assert not failures, f"{dict(counts)}\n" + "\n\n".join(map(str, failures))
 
 
-def test_damaged_and_malicious_files_are_told(fuzzer: Fuzzer):
+def test_damaged_and_malicious_files_are_reported(fuzzer: Fuzzer):
     no_trouble(fuzzer.file_case)
 
 
-def test_malformed_command_lines_are_told(fuzzer: Fuzzer):
+def test_malformed_command_lines_are_reported(fuzzer: Fuzzer):
     no_trouble(fuzzer.line_case)
 
 
-def test_wrong_calls_are_told(fuzzer: Fuzzer):
+def test_wrong_calls_are_reported(fuzzer: Fuzzer):
     no_trouble(fuzzer.call_case)
 
 
-def test_histories_end_as_one_training(fuzzer: Fuzzer):
+def test_any_history_ends_like_one_training(fuzzer: Fuzzer):
     no_trouble(fuzzer.history_case)

@@ -35,7 +35,7 @@ WITH_UMLAUTS = [
         ),
     ],
 )
-def test_a_name_that_is_no_text(fuzzer: Fuzzer, line: str):  # noqa: F811
+def test_a_name_that_is_not_text(fuzzer: Fuzzer, line: str):  # noqa: F811
     sandbox, name = fuzzer._fresh(), os.fsdecode(b"\xff")
     (sandbox / "work" / "x").rename(sandbox / "work" / name)
     code, said = watched(line.replace("é", name).split(), sandbox)
@@ -46,7 +46,7 @@ def test_a_name_that_is_no_text(fuzzer: Fuzzer, line: str):  # noqa: F811
     ("line", "expected"),
     [("study status é.toml --out study", 0), *(WITH_UMLAUTS if BY_HAND else [])],
 )
-def test_a_process_in_a_locale_that_knows_no_umlauts(fuzzer: Fuzzer, line: str, expected: int):  # noqa: F811
+def test_a_process_in_an_ascii_locale(fuzzer: Fuzzer, line: str, expected: int):  # noqa: F811
     work = fuzzer._fresh() / "work"
     (work / "é.toml").write_bytes((work / "tiny.toml").read_bytes())
     code, said = _process(work, line, **ASCII)
@@ -55,7 +55,7 @@ def test_a_process_in_a_locale_that_knows_no_umlauts(fuzzer: Fuzzer, line: str, 
 
 
 @pytest.mark.parametrize("line", ["evaluate x --episodes 1", "resume x"] if BY_HAND else [])
-def test_a_process_imports_nothing_that_a_file_names(fuzzer: Fuzzer, line: str):  # noqa: F811
+def test_a_process_imports_no_module_that_a_file_names(fuzzer: Fuzzer, line: str):  # noqa: F811
     work = fuzzer._fresh() / "work"
     for path in (work / "x" / "experiment.json", *work.glob("x/runs/*/*.json")):
         path.write_text(path.read_text().replace('"algo": "sac"', '"algo": "payload:Agent"'))

@@ -139,7 +139,7 @@ def kill_a_node_in_the_middle(cluster: "Cluster") -> Callable[[PlannedCohort, in
     return kill
 
 
-def test_a_killed_node_costs_no_result(
+def test_a_killed_node_loses_no_result(
     tmp_path: Path, study: Study, cluster: "Cluster", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local, away = tmp_path / "local", tmp_path / "away"
@@ -163,7 +163,7 @@ def test_a_killed_node_costs_no_result(
     assert len(results(local)) >= 2 * 2 * 4
 
 
-def test_a_stopped_study_goes_on_and_a_failure_leaves_the_other_cohort_going(
+def test_a_stopped_study_continues_and_a_failure_does_not_stop_other_cohorts(
     tmp_path: Path, study: Study, cluster: "Cluster"
 ) -> None:
     root, begun = tmp_path / "study", []
@@ -192,7 +192,7 @@ def test_a_stopped_study_goes_on_and_a_failure_leaves_the_other_cohort_going(
     assert {record.status for record in read_runs(begun[0])} == {"finished"}
 
 
-def test_smoke_runs_on_two_nodes_of_which_one_is_killed(tmp_path: Path, cluster: "Cluster") -> None:
+def test_smoke_runs_on_two_nodes_and_one_is_killed(tmp_path: Path, cluster: "Cluster") -> None:
     smoke, notes = load_study("smoke"), Notes(kill_a_node_in_the_middle(cluster))
     # compiled, its 600 steps are over before a checkpoint is told of
     slowly = {"device": "cpu", "backend": "eager"}
