@@ -20,7 +20,7 @@ def layout_faults(figure: Figure) -> list[str]:
     texts = _shown_texts(figure, renderer)
     return [
         *(f"cut off: {text!r}" for text, box in texts if not _is_inside(box, figure.bbox)),
-        *(f"overlap: {a!r}, {b!r}" for (a, x), (b, y) in combinations(texts, 2) if _meet(x, y)),
+        *(f"overlap: {a!r}, {b!r}" for (a, x), (b, y) in combinations(texts, 2) if _overlap(x, y)),
         *_crossed_texts(figure, renderer),
         *_long_axis_labels(figure, renderer),
     ]
@@ -67,7 +67,7 @@ def _is_inside(box: Bbox, frame: Bbox) -> bool:
     return bool((box.min >= low).all() and (box.max <= high).all())
 
 
-def _meet(a: Bbox, b: Bbox) -> bool:
+def _overlap(a: Bbox, b: Bbox) -> bool:
     return bool(
         min(a.x1, b.x1) - max(a.x0, b.x0) > SLACK and min(a.y1, b.y1) - max(a.y0, b.y0) > SLACK
     )

@@ -90,7 +90,7 @@ def random_batch(runs: int = 1, size: int = 6, ds: int = DS, da: int = DA, seed:
     return Batch(s, a, r, s2, terminated)
 
 
-class World:
+class SyntheticEnvironment:
     """A made-up environment, stepped for all runs at once; what happens to a run depends on its
     seed and actions."""
 
@@ -114,7 +114,7 @@ class World:
 
 def train(learner: Learner, steps: int) -> Learner:
     """Act in the made-up world and learn."""
-    world = World(learner.act_tape.seeds)
+    world = SyntheticEnvironment(learner.act_tape.seeds)
     learner.begin(world.state)
     for _ in range(steps):
         learner.learn()
@@ -162,7 +162,7 @@ ON_PAPER = {
 }
 
 
-def agent_on_paper(algo: str, *runs: Mapping[str, Any], **common: Any) -> tuple[Agent, State]:
+def hand_computed_agent(algo: str, *runs: Mapping[str, Any], **common: Any) -> tuple[Agent, State]:
     """Critics with φ = (max(s, 0), max(a, 0)) and heads of zero; an actor of mean 0 and deviation 1
     everywhere."""
     agent = make_agent(algo, *runs, ds=1, da=1, **{**ON_PAPER, **common})

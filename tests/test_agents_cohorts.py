@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_cohorts import CPU, World, make_agent, make_learner, random_batch, tape_reading, train
+from small_cohorts import (
+    CPU,
+    SyntheticEnvironment,
+    make_agent,
+    make_learner,
+    random_batch,
+    tape_reading,
+    train,
+)
 from torch import Tensor
 
 from pac4sac.agents import ALGORITHMS
@@ -170,14 +178,14 @@ def test_a_run_follows_its_own_schedule_in_any_cohort(algo: str, schedule: str) 
 # --- isolation of failure
 
 
-def spoil(learner: Learner, run: int) -> None:
+def fill_with_nan(learner: Learner, run: int) -> None:
     learner.buffers["replay"][run, :, 0] = torch.nan
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_a_nan_in_the_replay_buffer_freezes_only_that_run(algo: str) -> None:
     healthy, ill = (train(cohort(algo, [0, 1, 2]), STEPS) for _ in range(2))
-    spoil(ill, run=1)
+    fill_with_nan(ill, run=1)
     frozen = {name: tensor[1].clone() for name, tensor in per_run(ill).items()}
     for learner in (healthy, ill):
         for _ in range(3):
@@ -220,7 +228,7 @@ def test_a_diverging_learning_rate_freezes_only_its_run() -> None:
 
 def test_a_divergence_is_recorded_once_with_its_first_step_and_cause() -> None:
     learner = train(cohort("sac", [0, 1]), STEPS)
-    spoil(learner, 0)
+    fill_with_nan(learner, 0)
     learner.update()
     learner.state["step"] += 5
     learner.update()
@@ -290,7 +298,7 @@ def test_target_networks_use_the_tau_of_each_run() -> None:
 def test_learning_starts_after_the_warm_up_and_a_whole_batch() -> None:
     learner = make_learner("sac", {"warmup": 0}, {"warmup": 4}, {"warmup": 9}, batch=6)
     assert learner.agent.learning_starts() == [6, 6, 9]
-    world = World(learner.act_tape.seeds)
+    world = SyntheticEnvironment(learner.act_tape.seeds)
     learner.begin(world.state)
     counts = []
     for _ in range(11):
@@ -306,7 +314,7 @@ def test_updates_are_skipped_only_if_no_run_would_learn() -> None:
         make_learner("pac4sac", {"warmup": 10}, {"warmup": 12}, shots=2) for _ in range(2)
     )
     train(skipping, STEPS)
-    world = World(updating.act_tape.seeds)
+    world = SyntheticEnvironment(updating.act_tape.seeds)
     updating.begin(world.state)
     updating.state["update"] += 1  # there is nothing to draw from before the first transition
     world.step(updating)

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file
 from small_cohorts import (
     CPU,
-    agent_on_paper,
     column,
+    hand_computed_agent,
     make_agent,
     make_learner,
     random_batch,
@@ -45,8 +45,8 @@ LOG_PI = (-0.80370930, -0.55137687)
 KL = 0.5 * (0.29 - 1 + 3.21887582) + 0.5 * (0.0725 - 1 + 4.60517019)
 
 
-def pac4sac_on_paper(**settings: Any) -> tuple[Agent, State]:
-    agent, state = agent_on_paper("pac4sac", **settings)
+def hand_computed_pac4sac(**settings: Any) -> tuple[Agent, State]:
+    agent, state = hand_computed_agent("pac4sac", **settings)
     set_head(agent, state, "critic", HEAD)
     set_head(agent, state, "critic/target", TARGET_HEAD)
     return agent, state
@@ -69,7 +69,7 @@ def test_each_term_of_the_critic_objective() -> None:
     conservative = math.sqrt(KL / 16)
     # of v_p(s′, a′); the second episode ended, so it has no s′
     exploration = (0.04 * 4 + 0.01 * 0.25 + 0) / 2
-    terms = critic_terms(*pac4sac_on_paper(xi=0.3, conservative=0.7), step=16)
+    terms = critic_terms(*hand_computed_pac4sac(xi=0.3, conservative=0.7), step=16)
     assert terms == pytest.approx(
         {
             "bellman": bellman,
@@ -86,7 +86,7 @@ def test_each_term_of_the_critic_objective() -> None:
 
 @pytest.mark.parametrize(("step", "n"), [(4, 4), (25, 25), (26, 25), (1000, 25)])
 def test_n_counts_the_stored_transitions_up_to_the_capacity(step: int, n: int) -> None:
-    assert critic_terms(*pac4sac_on_paper(), step=step)["conservative"] == pytest.approx(
+    assert critic_terms(*hand_computed_pac4sac(), step=step)["conservative"] == pytest.approx(
         math.sqrt(KL / n), rel=1e-6
     )
 
@@ -102,7 +102,7 @@ def gradients(agent: Agent, state: State) -> dict[str, Tensor]:
 
 def test_all_three_terms_reach_the_variances() -> None:
     xi, n = 0.3, 16
-    agent, state = pac4sac_on_paper(xi=xi)
+    agent, state = hand_computed_pac4sac(xi=xi)
     state["step"].fill_(n)
     slope = 1 / (2 * math.sqrt(KL * n))  # of √(KL/N) in KL
     # In log v_i: v_i · (E φ_i² − ξ E φ_i′² (unmasked) + slope · ½(1 − 1/v_i))
@@ -117,7 +117,7 @@ def test_all_three_terms_reach_the_variances() -> None:
 
 def test_the_exploration_term_reaches_the_features_of_the_next_state() -> None:
     with_term, without = (
-        gradients(*pac4sac_on_paper(xi=xi, conservative=0.0)) for xi in (0.3, 0.0)
+        gradients(*hand_computed_pac4sac(xi=xi, conservative=0.0)) for xi in (0.3, 0.0)
     )
     gap = with_term["0.weight"][:, :1] - without["0.weight"][:, :1]  # of s
     # −ξ · ½ · v_i · 2 φ_i(s′, a′) · s′ with s′ = 2 and φ = (2, 0.5)
@@ -129,7 +129,7 @@ def test_the_exploration_term_reaches_the_features_of_the_next_state() -> None:
 
 
 def soft_targets(second_terminated: float) -> Tensor:
-    agent, state = pac4sac_on_paper(gamma=0.9, alpha=0.2)
+    agent, state = hand_computed_pac4sac(gamma=0.9, alpha=0.2)
     batch = BATCH._replace(terminated=torch.tensor([[0.0, second_terminated]]))
     target: Target = agent.bellman_target(state, batch, {"target": NOISE})
     torch.testing.assert_close(target.a2, column(TANH_HALF, math.tanh(-1)))
@@ -155,7 +155,7 @@ def test_a_truncated_transition_bootstraps() -> None:
 
 
 def test_the_actor_minimises_alpha_log_pi_minus_a_sampled_q() -> None:
-    agent, state = pac4sac_on_paper(alpha=0.2)
+    agent, state = hand_computed_pac4sac(alpha=0.2)
     draw = {"actor": NOISE, "actor_value": torch.tensor([[[1.0, -2.0]]])}
     loss, log = agent.actor_loss(state, agent.params(state, "actor"), BATCH, draw)
     # Q = m_p + ε √v_p at s = 1, a = tanh ½ and at s = 2, a = tanh(−1), whose φ_2 is 0
@@ -169,7 +169,7 @@ def test_the_actor_minimises_alpha_log_pi_minus_a_sampled_q() -> None:
 
 
 def test_a_critic_without_variance_gives_a_finite_actor_gradient() -> None:
-    agent, state = pac4sac_on_paper()
+    agent, state = hand_computed_pac4sac()
     agent.params(state, "critic")["head.log_variance"].fill_(-200.0)
     leaves = {
         name: view.detach().requires_grad_() for name, view in agent.params(state, "actor").items()
@@ -204,8 +204,8 @@ def test_a_whole_update_lowers_alpha_of_a_random_policy() -> None:
 
 
 def test_without_variance_and_extra_terms_pac4sac_is_sac_with_one_critic() -> None:
-    ours, state = agent_on_paper("pac4sac", conservative=0.0, xi=0.0)
-    sac, its_state = agent_on_paper("sac", critics=1)
+    ours, state = hand_computed_agent("pac4sac", conservative=0.0, xi=0.0)
+    sac, its_state = hand_computed_agent("sac", critics=1)
     plain = {"weight": [0.5, -0.25], "bias": 0.1}
     set_head(ours, state, "critic", {**plain, "variance": [1e-30, 1e-30]})
     set_head(sac, its_state, "critic", plain)
@@ -232,7 +232,7 @@ def test_the_variances_are_trained_except_in_the_released_code() -> None:
 
 
 def test_the_released_code_has_a_prior_of_mean_1_and_maurers_complexity() -> None:
-    agent, state = agent_on_paper("pac4sac-repo", critics=1, delta=0.1)
+    agent, state = hand_computed_agent("pac4sac-repo", critics=1, delta=0.1)
     set_head(agent, state, "critic", HEAD)
     # ½(0.04 + 0.25 − 1 − ln 0.04) + ½(0.01 + 1.5625 − 1 − ln 0.01)
     kl = 0.5 * (0.29 - 1 + 3.21887582) + 0.5 * (1.5725 - 1 + 4.60517019)
@@ -328,10 +328,10 @@ def test_a_moving_prior_is_updated_in_the_training_loop(tmp_path: Path) -> None:
 
 
 def test_pac4ddpg_has_the_same_critic_objective() -> None:
-    agent, state = agent_on_paper("pac4ddpg", xi=0.3, conservative=0.7)
+    agent, state = hand_computed_agent("pac4ddpg", xi=0.3, conservative=0.7)
     set_head(agent, state, "critic", HEAD)
     assert critic_terms(agent, state, 16) == critic_terms(
-        *pac4sac_on_paper(xi=0.3, conservative=0.7), step=16
+        *hand_computed_pac4sac(xi=0.3, conservative=0.7), step=16
     )
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from small_cohorts import (
     CPU,
-    agent_on_paper,
     column,
+    hand_computed_agent,
     make_agent,
     make_learner,
     random_batch,
@@ -47,7 +47,7 @@ def trained_state(agent: Agent, seeds: list[int] | None = None) -> State:
     return state
 
 
-def in_double(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def in_float64(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: t.double() if t.is_floating_point() else t for name, t in tensors.items()}
 
 
@@ -55,7 +55,7 @@ def in_double(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def test_sac_bootstraps_from_the_smaller_target_critic() -> None:
-    agent, state = agent_on_paper("sac", gamma=0.9, alpha=0.2)
+    agent, state = hand_computed_agent("sac", gamma=0.9, alpha=0.2)
     set_head(agent, state, "critic/target", *TWINS)
     y = agent.bellman_target(state, BATCH, {"target": NOISE}).y
     # (s′, a′) = (2, tanh ½): min(2 + 2 tanh ½, 4 − tanh ½) is the first; (1, tanh −1), φ_2 = 0:
@@ -65,7 +65,7 @@ def test_sac_bootstraps_from_the_smaller_target_critic() -> None:
 
 
 def test_both_critics_regress_on_the_target_and_the_actor_uses_the_minimum() -> None:
-    agent, state = agent_on_paper("sac", alpha=0.2)
+    agent, state = hand_computed_agent("sac", alpha=0.2)
     set_head(agent, state, "critic", *TWINS)
     critic_loss, log = agent.critic_loss(
         state, agent.params(state, "critic"), BATCH, Target(torch.tensor([[1.0, 0.0]]), BATCH.a), {}
@@ -82,7 +82,7 @@ def test_both_critics_regress_on_the_target_and_the_actor_uses_the_minimum() -> 
 
 
 def test_alpha_differs_between_the_runs_of_a_cohort() -> None:
-    agent, state = agent_on_paper(
+    agent, state = hand_computed_agent(
         "sac", {"alpha": 0.0}, {"alpha": 0.5}, {"alpha": 0.9, "learn_alpha": True}
     )
     batch = Batch(*(part.expand(3, *part.shape[1:]) for part in BATCH))
@@ -98,7 +98,7 @@ def test_alpha_differs_between_the_runs_of_a_cohort() -> None:
 
 
 def test_ddpg_bootstraps_from_its_target_networks() -> None:
-    agent, state = agent_on_paper("ddpg", gamma=0.9)
+    agent, state = hand_computed_agent("ddpg", gamma=0.9)
     set_head(agent, state, "critic/target", {"weight": [1.0, 2.0], "bias": 0.5})
     # the online actor still says tanh 0
     agent.params(state, "actor/target")["head.bias"].fill_(0.5)
@@ -110,7 +110,7 @@ def test_ddpg_bootstraps_from_its_target_networks() -> None:
 
 
 def test_ddpg_maximises_its_critic_and_explores_with_clipped_noise() -> None:
-    agent, state = agent_on_paper("ddpg", {"noise": 0.1}, {"noise": 2.0})
+    agent, state = hand_computed_agent("ddpg", {"noise": 0.1}, {"noise": 2.0})
     set_head(agent, state, "critic", {"weight": [1.0, 2.0], "bias": 0.5})
     agent.params(state, "actor")["head.bias"].fill_(0.5)
     batch = Batch(*(part.expand(2, *part.shape[1:]) for part in BATCH))
@@ -129,7 +129,7 @@ DRIFTING = {"noise_kind": "ornstein-uhlenbeck", "noise": 0.3}
 def test_ornstein_uhlenbeck_noise_is_correlated_decays_and_restarts_in_each_episode() -> None:
     """Beside a run with white noise, which knows nothing of it. The actor says 0, so that actions
     are noise."""
-    agent, state = agent_on_paper("ddpg", DRIFTING, {"noise": 0.3})
+    agent, state = hand_computed_agent("ddpg", DRIFTING, {"noise": 0.3})
     s = torch.ones(2, 1)
 
     def actions(epsilon: float) -> list[float]:
@@ -190,7 +190,7 @@ def shifted_mean_of_one_state(
 ) -> Tensor:
     """OAC's formula for a single state of a single run: gradient by central differences, in double
     precision."""
-    alone = OneRunInDouble(agent, state, run)
+    alone = OneRunInFloat64(agent, state, run)
     mean, std = (x[0, 0] for x in alone.actor(alone.weights("actor"), s.double().view(1, 1, -1)))
 
     def upper_bound(mu: Tensor) -> Tensor:
@@ -208,7 +208,7 @@ def shifted_mean_of_one_state(
     return mean + math.sqrt(2 * delta) * covariance @ g / (torch.sqrt(g @ covariance @ g) + 1e-5)
 
 
-class OneRunInDouble:
+class OneRunInFloat64:
     def __init__(self, agent: Agent, state: State, run: int) -> None:
         self.agent = agent
         self.state = {name: state[name][run : run + 1].double() for name in agent.nets}
@@ -247,7 +247,7 @@ def test_the_shift_stays_within_its_kl_budget() -> None:
 
 
 def test_equal_critics_or_a_constant_critic_give_no_shift() -> None:
-    agent, state = agent_on_paper("oac")  # Q = 0
+    agent, state = hand_computed_agent("oac")  # Q = 0
     mean, _ = agent.proposal(state, BATCH.s)
     assert not mean.any()
 
@@ -288,7 +288,7 @@ def test_oac_gauss_trains_its_actor_on_the_mean() -> None:
 
 
 def test_oac_lab_smooths_the_target_action_and_has_no_entropy() -> None:
-    agent, state = agent_on_paper("oac-lab", gamma=0.9)
+    agent, state = hand_computed_agent("oac-lab", gamma=0.9)
     set_head(agent, state, "critic/target", *TWINS)
     agent.params(state, "actor/target")["head.bias"][..., 0] = (
         2.0  # mean 2; the online actor's is 0
@@ -308,20 +308,20 @@ def test_oac_lab_smooths_the_target_action_and_has_no_entropy() -> None:
 # --- SAC-FPI
 
 
-def fpi_in_double() -> tuple[SacFpi, State, Batch, dict[str, Tensor]]:
+def fpi_in_float64() -> tuple[SacFpi, State, Batch, dict[str, Tensor]]:
     agent = make_agent("sac-fpi")
     assert isinstance(agent, SacFpi)
-    state = in_double(trained_state(agent))
+    state = in_float64(trained_state(agent))
     return (
         agent,
         state,
         Batch(*(part.double() for part in random_batch())),
-        in_double(tape_reading(agent, [0])),
+        in_float64(tape_reading(agent, [0])),
     )
 
 
 def test_fpi_minimises_the_residual_minus_that_of_the_helper() -> None:
-    agent, state, batch, draw = fpi_in_double()
+    agent, state, batch, draw = fpi_in_float64()
     target = agent.bellman_target(state, batch, draw)
     loss, _ = agent.critic_loss(state, agent.params(state, "critic"), batch, target, draw)
     a2, log_pi = target
@@ -337,7 +337,7 @@ def test_fpi_minimises_the_residual_minus_that_of_the_helper() -> None:
 
 
 def test_fpi_has_a_gradient_through_the_target() -> None:
-    agent, state, batch, draw = fpi_in_double()
+    agent, state, batch, draw = fpi_in_float64()
     target = agent.bellman_target(state, batch, draw)
     generator = torch.Generator().manual_seed(3)
     direction = torch.randn(state["critic"].shape, generator=generator, dtype=torch.float64)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from small_cohorts import (
     CPU,
-    agent_on_paper,
     column,
+    hand_computed_agent,
     make_agent,
     make_learner,
     random_batch,
@@ -88,7 +88,7 @@ def test_one_shot_is_exactly_a_sample_of_the_policy(algo: str) -> None:
 
 
 def test_candidates_beyond_the_shots_of_a_run_are_never_taken() -> None:
-    agent, state = agent_on_paper("pac4sac", {"shots": 2}, {"shots": 3})
+    agent, state = hand_computed_agent("pac4sac", {"shots": 2}, {"shots": 3})
     # Q = −max(a, 0)
     set_head(agent, state, "critic", {"weight": [0.0, -1.0], "variance": [1e-12, 1e-12]})
     draw = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tiny_experiments import (
     DRIFT,
-    Mortals,
+    KillableTrainings,
     assert_trained_alike,
     rewrite_progress,
     rows,
@@ -31,8 +31,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def mortals() -> Iterator[Mortals]:
-    server = Mortals()
+def killable() -> Iterator[KillableTrainings]:
+    server = KillableTrainings()
     yield server
     server.close()
 
@@ -79,17 +79,19 @@ def test_measuring_bias_does_not_change_training(folder: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("step", [60, 119])
 def test_a_resumed_run_has_the_same_log(
-    folder: Path, tmp_path: Path, mortals: Mortals, step: int
+    folder: Path, tmp_path: Path, killable: KillableTrainings, step: int
 ) -> None:
-    assert mortals.killed_at("train", tmp_path / "x", step, **{"with": BIAS})
+    assert killable.killed_at("train", tmp_path / "x", step, **{"with": BIAS})
     assert experiment.resume(tmp_path / "x").complete
     assert same(tmp_path / "x", folder)
 
 
-def test_a_checkpoint_without_this_log_can_be_resumed(tmp_path: Path, mortals: Mortals) -> None:
+def test_a_checkpoint_without_this_log_can_be_resumed(
+    tmp_path: Path, killable: KillableTrainings
+) -> None:
     without = BIAS | {"bias_every": 0}
     whole = train(tmp_path / "whole", **without).folder
-    assert mortals.killed_at("train", tmp_path / "x", 90, **{"with": without})
+    assert killable.killed_at("train", tmp_path / "x", 90, **{"with": without})
     for checkpoint in (tmp_path / "x" / "cohorts" / "000").glob("step-*"):
         rewrite_progress(checkpoint, _forget_bias)
     assert experiment.resume(tmp_path / "x").complete

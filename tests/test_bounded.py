@@ -8,9 +8,9 @@ import pytest
 import torch
 from scipy.optimize import brentq
 from small_cohorts import (
-    agent_on_paper,
     assert_compiled_learns_as_eager,
     column,
+    hand_computed_agent,
     make_learner,
     set_head,
     trace_only,
@@ -44,7 +44,7 @@ KAPPA = (KL + math.log(2 * 4 / DELTA)) / (2 * N)
 def on_paper(**settings: Any) -> tuple[Agent, State]:
     algo = "pac4sac-bounded" if settings.get("bound") else "pac4sac"
     own = {"delta": DELTA, "loss_scale": EPSILON} if settings.get("bound") else {}
-    agent, state = agent_on_paper(algo, **(own | settings))
+    agent, state = hand_computed_agent(algo, **(own | settings))
     set_head(agent, state, "critic", HEAD)
     state["step"].fill_(N)
     return agent, state

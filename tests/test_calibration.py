@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from linear_quadratic import TASK as LINEAR_QUADRATIC
 from linear_quadratic import make_linear_agent
-from small_cohorts import agent_on_paper, set_head, value_errors
+from small_cohorts import hand_computed_agent, set_head, value_errors
 
 from pac4sac import Task
 from pac4sac.certificates.calibration import after_random_steps, calibrate, calibration
@@ -49,13 +49,13 @@ def test_the_rank_correlation_shows_whether_a_critic_knows_where_it_errs() -> No
 
 
 def test_a_single_plain_critic_has_no_calibration() -> None:
-    agent, state = agent_on_paper("ddpg", {})
+    agent, state = hand_computed_agent("ddpg", {})
     (errors,) = measure_value_errors(agent, state, TWO_STEPS, [0], 3, "now")
     assert calibrate(agent, state, TWO_STEPS, errors, 0, 0.05, print) == []
 
 
 def test_the_std_of_a_critic_is_the_root_of_its_variance() -> None:
-    agent, state = agent_on_paper("pac4ddpg", {})  # which plays a = 0
+    agent, state = hand_computed_agent("pac4ddpg", {})  # which plays a = 0
     # v = 9 s² + max(a, 0)², in states 0 and 1
     set_head(agent, state, "critic", {"weight": [0.0, 0.0], "bias": 0.0, "variance": [9.0, 1.0]})
     (errors,) = measure_value_errors(agent, state, TWO_STEPS, [0], 3, "now")
@@ -77,7 +77,7 @@ def test_the_true_value_is_unbiased_after_random_actions() -> None:
 
 
 def test_the_last_random_action_of_an_episode_is_judged() -> None:
-    agent, state = agent_on_paper("ddpg", {"gamma": 0.8})  # whose own action is 0
+    agent, state = hand_computed_agent("ddpg", {"gamma": 0.8})  # whose own action is 0
     errors = after_random_steps(agent, state, LINEAR_QUADRATIC, 20, 0, longest=12)
     random = errors.action[:, :, 0] != 0
     step = np.arange(random.shape[1])

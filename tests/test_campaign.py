@@ -62,10 +62,10 @@ def test_studies_are_trained_packed_and_continued_from_returned_files(here, caps
     assert ("sac", 0) in trained
     assert ("sac", 1) not in trained  # of the first study one seed, of the second one variant
 
-    def nothing_is_left(*_: object) -> list[str]:
+    def fail_if_called(*_: object) -> list[str]:
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(campaign, "run_local", nothing_is_left)
+    monkeypatch.setattr(campaign, "run_local", fail_if_called)
     assert run() == campaign.COMPLETE  # from the same folders
     Path("out").rename("back")
     assert run("--folder", "elsewhere", "--known", "back") == campaign.COMPLETE

@@ -8,7 +8,7 @@ import torch
 from linear_quadratic import TASK as LINEAR_QUADRATIC
 from linear_quadratic import make_linear_agent
 from scipy.stats import binomtest
-from small_cohorts import agent_on_paper, set_head, value_errors
+from small_cohorts import hand_computed_agent, set_head, value_errors
 
 from pac4sac import Task
 from pac4sac.agents import bounds
@@ -38,7 +38,7 @@ from pac4sac.training.value_error import ValueErrors, measure_value_errors
 REPETITIONS, DELTA = 200, 0.1
 
 
-def holds_as_promised(failures: int, repetitions: int = REPETITIONS) -> bool:
+def holds_with_confidence(failures: int, repetitions: int = REPETITIONS) -> bool:
     """Compatible with a probability of failure of δ at most."""
     return binomtest(failures, repetitions, DELTA, alternative="greater").pvalue > 0.01
 
@@ -78,9 +78,9 @@ def test_lower_bounds_on_the_return_hold_with_the_stated_confidence(draw, mean: 
     samples = [draw(luck, 25) for _ in range(REPETITIONS)]
     for bound in (empirical_bernstein_lower, betting_lower):
         found = np.array([bound(x, DELTA) for x in samples])
-        assert holds_as_promised(int((found > mean).sum()))
+        assert holds_with_confidence(int((found > mean).sum()))
     above = np.array([betting_upper(x, DELTA) for x in samples])
-    assert holds_as_promised(int((above < mean).sum()))
+    assert holds_with_confidence(int((above < mean).sum()))
     assert np.median(found) > 0  # and they say something
 
 
@@ -154,7 +154,7 @@ def test_the_value_error_is_within_its_interval_with_noisy_returns() -> None:
         found = value_error(value_errors(q + bias, np.full((12, 4), 0.25), g, judged), DELTA)
         outside += not found.low <= truth <= found.high
         wide += found.value > truth
-    assert holds_as_promised(outside)
+    assert holds_with_confidence(outside)
     assert wide > 0.95 * REPETITIONS  # the noise of a return adds its variance of 4
 
 
@@ -220,9 +220,9 @@ def test_certificates_hold_with_the_stated_confidence_if_their_assumptions_do() 
                 vacuous += row.vacuous
     assert len(failures) == 8
     assert not vacuous
-    assert all(holds_as_promised(count) for count in failures.values()), failures
+    assert all(holds_with_confidence(count) for count in failures.values()), failures
     # the risk on the data alone is no bound: the test could fail
-    assert not holds_as_promised(memorised)
+    assert not holds_with_confidence(memorised)
 
 
 def test_the_test_set_bound_is_tighter_than_the_one_that_pays_for_a_kl() -> None:
@@ -391,7 +391,7 @@ def test_certified_value_errors_hold_with_the_stated_confidence_and_a_wrong_crit
         }
         failures += any(by_quantity[quantity] < value for quantity, value in truth[run % 2].items())
         bounds_found[run % 2].append(by_quantity["absolute value error"])
-    assert holds_as_promised(failures)
+    assert holds_with_confidence(failures)
     assert truth[1]["absolute value error"] > 2.5 > 1.5 > truth[0]["absolute value error"]
     assert np.median(bounds_found[1]) > np.median(bounds_found[0])
 
@@ -404,8 +404,8 @@ def test_the_squared_value_error_of_a_constant_mistake_is_its_square() -> None:
     errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, [*runs, *runs], 10, "now")
     found = [value_error(one, DELTA) for one in errors]
     right, wrong = found[:100], found[100:]
-    assert holds_as_promised(sum(not one.low <= 0 <= one.high for one in right), len(runs))
-    assert holds_as_promised(sum(not one.low <= 3.0**2 <= one.high for one in wrong), len(runs))
+    assert holds_with_confidence(sum(not one.low <= 0 <= one.high for one in right), len(runs))
+    assert holds_with_confidence(sum(not one.low <= 3.0**2 <= one.high for one in wrong), len(runs))
     assert np.median([one.low for one in wrong]) > 5  # and says so from ten episodes
     # The chance in single returns, which both have, is all that lies between the upper side and the
     # truth.
@@ -447,7 +447,7 @@ def test_bias_along_the_episode_has_the_sign_of_the_error_in_every_part() -> Non
 
 
 def test_targets_and_variances_are_those_of_the_paper_s_objective() -> None:
-    agent, state = agent_on_paper("pac4ddpg", {})
+    agent, state = hand_computed_agent("pac4ddpg", {})
     set_head(agent, state, "critic", {"weight": [0.01, 0.0], "bias": 0.5, "variance": [0.1, 0.05]})
     s = torch.tensor([[[0.0], [1.0]]])
     a = torch.zeros(1, 2, 1)

@@ -56,8 +56,8 @@ def test_the_page_shows_measurements_bounds_and_failing_assumptions(certificate)
     for expected in (
         "pac4sac-seed1 on drift",
         "Is the critic biased?",
-        "How wide is an interval that holds?",
-        "How good is the policy at least?",
+        "How wide is a calibrated interval?",
+        "How good is the policy, at least?",
         "m_p − G",
         "along the episode",
         "McAllester, as printed",
@@ -225,7 +225,7 @@ def test_critics_without_a_posterior_are_measured_and_certified_too(
     found = pac4sac.certify(experiments / algo / "runs" / f"{algo}-seed0", episodes=EPISODES)
     assert {row.data for row in found.rows} == {"fresh"}
     assert found.kl is None
-    assert any("do not apply" in remark for remark in found.remarks)
+    assert any("have no distribution" in remark for remark in found.remarks)
     assert {one.deviation for one in found.calibration} == ({deviation} if deviation else set())
     assert any(row.says == "certificate" for row in found.rows)
     assert "shooting" not in found.bias
@@ -398,7 +398,7 @@ def test_a_return_bound_at_the_lowest_possible_return_is_vacuous(certificate) ->
     bad = dataclasses.replace(certificate, returns=returns)
     assert [told["vacuous"] for told in bad.to_json()["returns"]] == [False, True]
     text = " ".join(page(bad).split())
-    assert "no more than the lowest possible return of -500" in text
+    assert "no better bound than the lowest possible return of -500" in text
     assert f"vacuous {returns[0].betting:.0f} " in text  # Bernstein, betting
     assert "vacuous vacuous" in text
 

@@ -4,7 +4,7 @@ that says −5."""
 import numpy as np
 import pytest
 from scipy.optimize import brentq
-from small_cohorts import agent_on_paper, set_head
+from small_cohorts import hand_computed_agent, set_head
 
 import pac4sac
 from pac4sac import Task
@@ -21,7 +21,7 @@ LOW, HIGH = -2.25, 0.0  # of rewards: |a − a*| is 1.5 at most
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    agent, state = agent_on_paper("pac4sac", shots=20)
+    agent, state = hand_computed_agent("pac4sac", shots=20)
     set_head(
         agent, state, "critic", {"weight": [0.0, 0.0], "bias": CLAIM, "variance": [0.01, 0.01]}
     )

@@ -168,7 +168,7 @@ class TestAnArchive:
             add_to_archive([tmp_path / "study"], tmp_path / "archive")
 
 
-class TestARunInSeveralPieces:
+class TestRunInSeveralPieces:
     def test_a_finished_copy_replaces_an_unfinished_copy(self, tmp_path: Path) -> None:
         write_run(
             tmp_path / "a",

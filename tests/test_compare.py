@@ -170,7 +170,7 @@ def test_an_unfinished_comparison_is_reported(tmp_path: Path, cohorts_trained: l
 
 
 def test_a_custom_algorithm_can_be_the_baseline(tmp_path: Path, cohorts_trained: list[Any]) -> None:
-    own = "training_agents:Statue"
+    own = "training_agents:NeverMoves"
     pac4sac.compare(TASK, f"{own}, sac", seeds=0, steps=20_000, out=tmp_path / "own")
     about = json.loads((tmp_path / "own" / "study.json").read_bytes())
     assert about["baseline"] == next(

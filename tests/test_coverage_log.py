@@ -8,7 +8,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from small_cohorts import make_learner
-from tiny_experiments import DRIFT, Mortals, assert_trained_alike, newest, rows, same, train
+from tiny_experiments import (
+    DRIFT,
+    KillableTrainings,
+    assert_trained_alike,
+    newest,
+    rows,
+    same,
+    train,
+)
 from torch import Tensor
 
 import pac4sac
@@ -127,8 +135,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def mortals() -> Iterator[Mortals]:
-    server = Mortals()
+def killable() -> Iterator[KillableTrainings]:
+    server = KillableTrainings()
     yield server
     server.close()
 
@@ -157,7 +165,7 @@ def test_a_run_that_acts_at_random_covers_more_than_one_that_always_does_the_sam
     """The action drives the first coordinate of the state; a learner that never leaves its warm-up
     is random."""
     calm = train(
-        tmp_path / "calm", "training_agents:Statue", settings={"warmup": 0}, coverage_every=100
+        tmp_path / "calm", "training_agents:NeverMoves", settings={"warmup": 0}, coverage_every=100
     ).folder
     wild = train(tmp_path / "wild", settings={"warmup": 1000}, coverage_every=100).folder
     for seed in (0, 1):
@@ -168,7 +176,7 @@ def test_a_run_that_acts_at_random_covers_more_than_one_that_always_does_the_sam
 
 
 def _statue(folder: Path, seed: int) -> list[dict[str, float]]:
-    return rows(folder, f"training_agents.Statue-seed{seed}", "coverage")
+    return rows(folder, f"training_agents.NeverMoves-seed{seed}", "coverage")
 
 
 def test_measuring_coverage_does_not_change_training(folder: Path, tmp_path: Path) -> None:
@@ -178,9 +186,9 @@ def test_measuring_coverage_does_not_change_training(folder: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("step", [60, 119])
 def test_a_resumed_run_has_the_same_log(
-    folder: Path, tmp_path: Path, mortals: Mortals, step: int
+    folder: Path, tmp_path: Path, killable: KillableTrainings, step: int
 ) -> None:
-    assert mortals.killed_at("train", tmp_path / "x", step, **{"with": COVERAGE})
+    assert killable.killed_at("train", tmp_path / "x", step, **{"with": COVERAGE})
     assert experiment.resume(tmp_path / "x").complete
     assert same(tmp_path / "x", folder)
 

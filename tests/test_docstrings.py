@@ -19,7 +19,7 @@ from pac4sac.agents import api
 REFERENCE = Path(__file__).parents[1] / "docs" / "api.md"
 
 
-def thing_of(name: str) -> Any:
+def object_named(name: str) -> Any:
     """Return the object of a name in the reference, such as pac4sac.runs.metrics.Score."""
     parts = name.split(".")
     modules = [".".join(parts[:k]) for k in range(1, len(parts))]
@@ -34,7 +34,7 @@ def is_documented(thing: Any) -> bool:
 
 
 NAMES = re.findall(r"(?m)^::: (\S+)", REFERENCE.read_text())
-PUBLIC = {name: thing for name in NAMES if is_documented(thing := thing_of(name))}
+PUBLIC = {name: thing for name in NAMES if is_documented(thing := object_named(name))}
 WITHOUT_EXAMPLE = {"pac4sac.UserError", "pac4sac.training.options.Options"}  # nothing to call
 # Methods of these classes are overridden, not called, so their shapes are in the summary.
 OVERRIDDEN = ("pac4sac.agents.", "pac4sac.Agent")

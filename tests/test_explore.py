@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from small_cohorts import agent_on_paper, column, make_agent, make_learner, set_head, train
+from small_cohorts import column, hand_computed_agent, make_agent, make_learner, set_head, train
 from torch import Tensor
 
 from pac4sac.agents import make_config
@@ -21,7 +21,7 @@ S, A = column(1.0), column(0.5)
 
 
 def two_members(**settings: object) -> tuple[Agent, State]:
-    agent, state = agent_on_paper(ALGO, **TWO | settings)
+    agent, state = hand_computed_agent(ALGO, **TWO | settings)
     for name in ("critic", "critic/target"):
         set_head(agent, state, name, FIRST, SECOND)
     return agent, state
@@ -80,7 +80,7 @@ def test_the_actor_maximises_the_mean_of_the_members() -> None:
 def test_the_member_of_the_episode_ranks_candidates(
     member: int, ranking: str, chosen: float
 ) -> None:
-    agent, state = agent_on_paper(ALGO, **TWO, shots=2, ranking=ranking)
+    agent, state = hand_computed_agent(ALGO, **TWO, shots=2, ranking=ranking)
     # Q_0 rises with a; Q_1 falls, less steeply.
     set_head(agent, state, "critic", {"weight": [0.0, 2.0]}, {"weight": [0.0, -1.0]})
     state["member"].fill_(member)
@@ -90,7 +90,7 @@ def test_the_member_of_the_episode_ranks_candidates(
 
 
 def test_in_evaluation_the_mean_ranks_candidates() -> None:
-    agent, state = agent_on_paper(ALGO, **TWO, shots=2)
+    agent, state = hand_computed_agent(ALGO, **TWO, shots=2)
     set_head(agent, state, "critic", {"weight": [0.0, 2.0]}, {"weight": [0.0, -1.0]})
     state["member"].fill_(1)
     candidates = torch.atanh(torch.tensor([0.2, 0.6])).view(1, 2, 1, 1)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from small_cohorts import (
     CPU,
-    agent_on_paper,
     assert_compiled_learns_as_eager,
     column,
+    hand_computed_agent,
     make_agent,
     make_learner,
     random_batch,
@@ -120,7 +120,7 @@ def test_the_divergence_is_that_of_two_multivariate_gaussians() -> None:
 
 def on_paper(**settings: Any) -> tuple[Agent, State]:
     """φ = (max(s, 0), max(a, 0)), m = (0.5, −0.25), Σ = I."""
-    agent, state = agent_on_paper(ALGO, **settings)
+    agent, state = hand_computed_agent(ALGO, **settings)
     set_head(agent, state, "critic", {"weight": [0.5, -0.25], "bias": 0.1})
     return agent, state
 

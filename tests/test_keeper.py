@@ -187,7 +187,7 @@ def one_run(folder: Path, **options: Any) -> PlannedCohort:
     return PlannedCohort(folder, tuple(runs), bytes=10**9)
 
 
-def a_ray_of(*nodes: dict[str, float]) -> Any:
+def ray_with_nodes(*nodes: dict[str, float]) -> Any:
     return SimpleNamespace(nodes=lambda: [{"Alive": True, "Resources": node} for node in nodes])
 
 
@@ -196,10 +196,14 @@ SMALL_NODE, GPU_NODE = {"CPU": 2, "memory": 4e9}, {"CPU": 16, "memory": 64e9, "G
 
 def test_a_cohort_requests_resources_that_a_node_has(tmp_path: Path) -> None:
     anywhere, on_cpu = one_run(tmp_path / "anywhere"), one_run(tmp_path / "on-cpu", device="cpu")
-    mixed = a_ray_of(SMALL_NODE, GPU_NODE)
+    mixed = ray_with_nodes(SMALL_NODE, GPU_NODE)
     assert _needs(mixed, anywhere) == {"num_cpus": 4, "num_gpus": 1, "memory": 10**9}
     assert _needs(mixed, on_cpu) == {"num_cpus": 4, "num_gpus": 0, "memory": 10**9}
-    assert _needs(a_ray_of(SMALL_NODE), anywhere) == {"num_cpus": 2, "num_gpus": 0, "memory": 10**9}
+    assert _needs(ray_with_nodes(SMALL_NODE), anywhere) == {
+        "num_cpus": 2,
+        "num_gpus": 0,
+        "memory": 10**9,
+    }
     write(
         anywhere.folder / "cohorts/000/step-000000005/progress.json",
         b'{"placement": {"device": "cpu"}}',
@@ -208,10 +212,10 @@ def test_a_cohort_requests_resources_that_a_node_has(tmp_path: Path) -> None:
 
 
 def test_a_cohort_that_fits_no_node_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"needs a CPU, 1\.0 GB of memory and a GPU, and no node"):
-        _needs(a_ray_of(SMALL_NODE), one_run(tmp_path / "gpu", device="cuda"))
+    with pytest.raises(UserError, match=r"needs a CPU, 1\.0 GB of memory and a GPU, but no node"):
+        _needs(ray_with_nodes(SMALL_NODE), one_run(tmp_path / "gpu", device="cuda"))
     with pytest.raises(UserError, match="no node"):
-        _needs(a_ray_of({"CPU": 64, "memory": 5e8}), one_run(tmp_path / "big"))
+        _needs(ray_with_nodes({"CPU": 64, "memory": 5e8}), one_run(tmp_path / "big"))
 
 
 def test_a_cohort_lost_five_times_at_the_same_checkpoint_is_given_up() -> None:

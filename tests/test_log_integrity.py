@@ -46,7 +46,7 @@ def change(path: Path, edit: Callable[[list[str]], list[str]]) -> None:
     path.write_text("".join(edit(path.read_text().splitlines(keepends=True))))
 
 
-class TestARunThatHasEnded:
+class TestFinishedRun:
     def test_stores_lines_and_checksum_of_every_log(self, experiment: Path) -> None:
         for run in SEEDS:
             seals = about(experiment, run)["logs"]
@@ -212,7 +212,7 @@ class TestTheFinalEvaluation:
         assert last_evaluations(read_runs(tmp_path)[0]) == {}
 
 
-class TestWhoReadsLogsTells:
+class TestReadersReportDamage:
     @pytest.fixture
     def damaged(self, experiment: Path) -> Path:
         change(

@@ -38,7 +38,7 @@ RUN = "sac-seed0"
 BOOTSTRAP = "q2 - self.alpha(state)[:, None] * log_pi"
 
 
-class TestAnEditInsideThePackage:
+class TestEditOfThePackage:
     """A copy of the package is edited; it runs in processes of its own."""
 
     @pytest.fixture
@@ -106,7 +106,7 @@ class TestExtension:
         assert sizes == {"drift (steps=60)": [2], "drift (steps=120)": [1]}
 
 
-class TestOtherCode:
+class TestEditedCode:
     @pytest.fixture
     def stopped(self, tmp_path: Path) -> Path:
         return train(tmp_path / "x", seeds=[0], steps=60).folder

@@ -13,9 +13,9 @@ import tiny_experiments
 import torch
 from small_cohorts import (
     CPU,
-    agent_on_paper,
     assert_compiled_learns_as_eager,
     column,
+    hand_computed_agent,
     make_agent,
     make_learner,
     set_head,
@@ -46,7 +46,7 @@ KL = 0.5 * sum(  # of both members together, to N(0, 1)
 
 
 def two_members(*runs: dict[str, Any], **settings: Any) -> tuple[Agent, State]:
-    agent, state = agent_on_paper(ALGO, *runs, **TWO | settings)
+    agent, state = hand_computed_agent(ALGO, *runs, **TWO | settings)
     for copy in ("critic", "critic/target"):
         set_head(agent, state, copy, FIRST, SECOND)
     state["step"].fill_(20)
@@ -304,7 +304,7 @@ def test_the_actor_maximises_the_mean_minus_kappa_std() -> None:
 
 def opposed(**settings: Any) -> tuple[Agent, State, dict[str, Tensor]]:
     """The first member likes large actions, the second small ones; both are nearly sure."""
-    agent, state = agent_on_paper(ALGO, **TWO | {"shots": 3} | settings)
+    agent, state = hand_computed_agent(ALGO, **TWO | {"shots": 3} | settings)
     sure = [1e-8, 1e-8]
     set_head(
         agent,
@@ -430,7 +430,7 @@ A_MATRIX = [[1.0, 0.0], [2.0, -4.0]]  # u = Aᵀφ = (2, −2)
 
 
 def indexed(**settings: Any) -> tuple[Agent, State]:
-    agent, state = agent_on_paper("pac4sac-index", critics=2, alpha=0.0, **settings)
+    agent, state = hand_computed_agent("pac4sac-index", critics=2, alpha=0.0, **settings)
     for copy in ("critic", "critic/target"):
         set_head(agent, state, copy, FIRST)
         agent.params(state, copy)["head.index"][0] = torch.tensor(A_MATRIX)

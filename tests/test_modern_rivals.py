@@ -7,8 +7,8 @@ import pytest
 import torch
 from small_cohorts import (
     CPU,
-    agent_on_paper,
     column,
+    hand_computed_agent,
     make_agent,
     make_learner,
     random_batch,
@@ -52,7 +52,7 @@ THREE = (
 
 
 def test_redq_bootstraps_from_the_smallest_drawn_target_critic() -> None:
-    agent, state = agent_on_paper(
+    agent, state = hand_computed_agent(
         "redq", FIXED, FIXED | {"subset": 1}, FIXED | {"subset": 3}, critics=3
     )
     set_head(agent, state, "critic/target", *THREE)
@@ -85,7 +85,7 @@ def test_every_pair_of_critics_is_drawn_equally_often() -> None:
 
 
 def test_redq_actor_and_shooting_maximise_the_mean_of_the_ensemble() -> None:
-    agent, state = agent_on_paper("redq", FIXED, critics=3, shots=2)
+    agent, state = hand_computed_agent("redq", FIXED, critics=3, shots=2)
     set_head(agent, state, "critic", *THREE)
     loss, _ = agent.actor_loss(state, agent.params(state, "actor"), BATCH, {"actor": NOISE})
     means = ((1 + 2 * TANH_HALF + 2 - TANH_HALF + 1) / 3, (2 + 4 + 1) / 3)
@@ -126,10 +126,10 @@ def test_redq_updates_the_actor_in_the_last_update_of_a_step() -> None:
 # --- DroQ
 
 
-def droq_on_paper(**settings: Any) -> tuple[Agent, State]:
+def hand_computed_droq(**settings: Any) -> tuple[Agent, State]:
     """LayerNorm makes (1, 0) of hidden units of which the first is larger, and (0, 1) where the
     second is."""
-    agent, state = agent_on_paper("droq", FIXED | settings)
+    agent, state = hand_computed_agent("droq", FIXED | settings)
     for copy in ("critic", "critic/target"):
         set_head(
             agent,
@@ -145,7 +145,7 @@ def droq_on_paper(**settings: Any) -> tuple[Agent, State]:
 def test_droq_drops_units_before_layer_normalisation_in_every_q_that_learns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent, state = droq_on_paper(dropout=0.1)
+    agent, state = hand_computed_droq(dropout=0.1)
     # Of the two critics, two rows and two units: the first critic loses its first unit in the first
     # row.
     u = torch.tensor([[0.05, 0.5], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]).view(1, -1)
@@ -179,7 +179,7 @@ def test_droq_drops_units_before_layer_normalisation_in_every_q_that_learns(
 
 
 def test_kept_units_are_scaled_and_acting_drops_no_units() -> None:
-    agent, state = droq_on_paper(dropout=0.75)
+    agent, state = hand_computed_droq(dropout=0.75)
     trunk = agent.critic.trunk
     trunk.norm, trunk.activation = False, lambda x: x
     agent.params(state, "critic")["0.bias"].fill_(1.0)
@@ -205,9 +205,9 @@ def test_hashed_numbers_are_uniform_independent_and_a_keys_own() -> None:
 # --- TQC
 
 
-def tqc_on_paper(*runs: dict[str, Any]) -> tuple[Agent, State]:
+def hand_computed_tqc(*runs: dict[str, Any]) -> tuple[Agent, State]:
     """Two critics of two atoms each, the same everywhere: (1, 4) and (0, 2)."""
-    agent, state = agent_on_paper(
+    agent, state = hand_computed_agent(
         "tqc", *(FIXED | {"alpha": 0.0} | run for run in runs), critics=2, quantiles=2
     )
     for copy in ("critic", "critic/target"):
@@ -218,7 +218,7 @@ def tqc_on_paper(*runs: dict[str, Any]) -> tuple[Agent, State]:
 
 
 def test_tqc_pools_sorts_and_truncates_atoms() -> None:
-    agent, state = tqc_on_paper({"dropped": 1}, {"dropped": 0})
+    agent, state = hand_computed_tqc({"dropped": 1}, {"dropped": 0})
     batch = BATCH._replace(r=torch.ones(1, 2), terminated=torch.tensor([[0.0, 1.0]]))
     batch = Batch(*(part.expand(2, *part.shape[1:]) for part in batch))
     target = agent.bellman_target(state, batch, {"target": NOISE.expand(2, -1, -1)})
@@ -242,7 +242,7 @@ def test_tqc_pools_sorts_and_truncates_atoms() -> None:
 
 
 def test_tqc_has_a_soft_target_and_its_actor_maximises_the_mean_of_all_atoms() -> None:
-    agent, state = tqc_on_paper({"alpha": 0.2, "dropped": 1})
+    agent, state = hand_computed_tqc({"alpha": 0.2, "dropped": 1})
     y = agent.bellman_target(state, BATCH, {"target": NOISE}).y
     expected = [
         [r + 0.9 * (z - 0.2 * log_pi) for z in (0, 1, 2, 4)]
@@ -288,8 +288,8 @@ def test_batch_renormalisation_uses_clipped_running_statistics() -> None:
     torch.testing.assert_close(renormalise(elsewhere, "x", column(3.0)), column(10.0 + 2 * 4))
 
 
-def crossq_on_paper(**settings: Any) -> tuple[CrossQ, State]:
-    agent, state = agent_on_paper("crossq", FIXED | settings)
+def hand_computed_crossq(**settings: Any) -> tuple[CrossQ, State]:
+    agent, state = hand_computed_agent("crossq", FIXED | settings)
     assert isinstance(agent, CrossQ)
     for name in agent.nets:
         for part, view in agent.params(state, name).items():
@@ -306,7 +306,7 @@ def crossq_on_paper(**settings: Any) -> tuple[CrossQ, State]:
 
 
 def test_crossq_computes_q_and_target_in_one_pass_without_target_networks() -> None:
-    agent, state = crossq_on_paper()
+    agent, state = hand_computed_crossq()
     assert not [name for name in state if name.endswith("/target")]
     following = agent.bellman_target(state, BATCH, {"target": NOISE})
     torch.testing.assert_close(following.log_pi, torch.tensor([LOG_PI]))
@@ -329,7 +329,7 @@ def test_crossq_computes_q_and_target_in_one_pass_without_target_networks() -> N
 
 
 def test_running_statistics_change_only_in_updates_of_their_network() -> None:
-    agent, state = crossq_on_paper(learn_alpha=True)
+    agent, state = hand_computed_crossq(learn_alpha=True)
     state["step"].fill_(25)  # which 3 does not divide: the actor rests
     noise = {"target": NOISE, "actor": NOISE}
     everyone = torch.ones(1, dtype=torch.bool)
@@ -349,7 +349,7 @@ def test_running_statistics_change_only_in_updates_of_their_network() -> None:
 
 
 def test_running_statistics_are_part_of_the_acting_weights() -> None:
-    agent, state = crossq_on_paper()
+    agent, state = hand_computed_crossq()
     pi = agent.params(state, "actor")
     pi["0.weight"][:, :, 0] = 1.0
     pi["head.weight"][:, 0, 0] = 1.0

@@ -136,7 +136,7 @@ def trained(tmp_path_factory) -> Path:
     ).folder
 
 
-class TestPlaces:
+class TestPaths:
     @pytest.fixture
     def experiment(self, tmp_path, trained) -> Path:
         (tmp_path / "victim").mkdir()

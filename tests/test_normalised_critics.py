@@ -10,7 +10,7 @@ import tiny_experiments
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from small_cohorts import CPU, agent_on_paper, column, make_agent, make_learner, train
+from small_cohorts import CPU, column, hand_computed_agent, make_agent, make_learner, train
 from torch import Tensor
 
 from pac4sac.agents import make_config
@@ -131,10 +131,10 @@ def test_values_at_the_ends_are_inside_and_keep_their_bin() -> None:
     assert projected.sum().item() == pytest.approx(1.0, abs=1e-6)
 
 
-def xqc_on_paper(**settings: Any) -> tuple[Xqc, State]:
+def hand_computed_xqc(**settings: Any) -> tuple[Xqc, State]:
     """Critics with the same distribution everywhere: its means are 0.3 and −0.3."""
     fixed = {"learn_alpha": False, "alpha": 0.2, "gamma": 0.9, "normalise_rewards": False}
-    agent, state = agent_on_paper("xqc", fixed | settings, **THREE_BINS)
+    agent, state = hand_computed_agent("xqc", fixed | settings, **THREE_BINS)
     assert isinstance(agent, Xqc)
     p = torch.tensor([[0.2, 0.3, 0.5], [0.5, 0.3, 0.2]])
     for copy in ("critic", "critic/target"):
@@ -143,7 +143,7 @@ def xqc_on_paper(**settings: Any) -> tuple[Xqc, State]:
 
 
 def test_xqc_learns_the_projected_distribution_of_the_smaller_critic() -> None:
-    agent, state = xqc_on_paper()
+    agent, state = hand_computed_xqc()
     target = agent.bellman_target(state, BATCH, {"target": NOISE})
     # z = −1, 0, 1 with 0.5, 0.3, 0.2: first row 1 + 0.9 (z + 0.1607), of which the last two are
     # above 1; second row −1 + 0.9 (z + 0.1103), of which the first is below −1
@@ -165,7 +165,7 @@ def test_xqc_learns_the_projected_distribution_of_the_smaller_critic() -> None:
 
 
 def test_a_terminal_transition_does_not_use_the_next_state() -> None:
-    agent, state = xqc_on_paper()
+    agent, state = hand_computed_xqc()
     batch = BATCH._replace(terminated=torch.ones(1, 2), r=torch.tensor([[0.5, -0.25]]))
     target = agent.bellman_target(state, batch, {"target": NOISE})
     expected = [[0.0, 0.5, 0.5], [0.25, 0.75, 0.0]]
@@ -174,7 +174,7 @@ def test_a_terminal_transition_does_not_use_the_next_state() -> None:
 
 
 def test_the_actor_maximises_the_smaller_mean_of_the_distributions() -> None:
-    agent, state = xqc_on_paper()
+    agent, state = hand_computed_xqc()
     loss, _ = agent.actor_loss(state, agent.params(state, "actor"), BATCH, {"actor": NOISE})
     assert loss.item() == pytest.approx(0.2 * sum(LOG_PI) / 2 + 0.3, rel=1e-5)
 

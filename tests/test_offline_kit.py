@@ -37,7 +37,7 @@ def make_wheel(folder: Path, name: str, *requires: str, files: dict[str, str] | 
     return path
 
 
-class Shelf:
+class WheelIndex:
     """Wheels by name, in place of an index."""
 
     target = TARGET
@@ -50,7 +50,7 @@ class Shelf:
 
 
 def test_requirements_are_followed_except_present_and_unused_ones(tmp_path, monkeypatch):
-    shelf = Shelf(
+    shelf = WheelIndex(
         one=make_wheel(tmp_path, "one", "two[fast]", "numpy", "old; python_version < '3.12'"),
         two=make_wheel(
             tmp_path, "two", "three; extra == 'fast'", "slow; extra == 'slow'", "unused"

@@ -32,7 +32,7 @@ MISTAKES = {
     "Forgets": "An agent loaded from its file acts differently",
     "TooFar": r"behaviour returns actions outside \[-1, 1\]",
     "Flat": r"deterministic_action returns the shape \[3, 8\], but must return \[R, B, da\], here \[3, 4, 2\]",
-    "NoSlowCopy": r"with_target refers to policy, but networks\(\) returns critic, actor",
+    "NoTargetNetwork": r"with_target refers to policy, but networks\(\) returns critic, actor",
     "DelayedByNobody": r"delayed refers to the setting patience, which must be declared with per_run",
 }
 TOLD_IN_TRAINING = ("ForgottenConfig", "NoStream", "OneLossForAll", "LogsTheBatch", "LogsNothing")

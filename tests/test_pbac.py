@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from small_cohorts import agent_on_paper, column, make_agent, set_head
+from small_cohorts import column, hand_computed_agent, make_agent, set_head
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, State
@@ -17,7 +17,7 @@ ONE = torch.ones(1, 1)
 
 def two_critics(**settings: float) -> tuple[Agent, State]:
     """Q₁ = 2 s + a and Q₂ = s, for s and a above 0."""
-    agent, state = agent_on_paper("pbac", critics=2, alpha=0.0, **settings)
+    agent, state = hand_computed_agent("pbac", critics=2, alpha=0.0, **settings)
     for copy in ("critic", "critic/target"):
         set_head(agent, state, copy, {"weight": [2.0, 1.0]}, {"weight": [1.0, 0.0]})
     return agent, state

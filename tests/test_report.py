@@ -336,7 +336,7 @@ class TestCommands:
         assert seeds_text([4, 0, 1, 2, 7]) == "0:3,4,7"
 
 
-class TestTheSameRunTwice:
+class TestDuplicateRuns:
     def test_the_complete_copy_is_used_and_the_report_notes_it(self, tmp_path: Path) -> None:
         cartpole = task("cartpole-swingup")
         write_run(tmp_path / "in" / "a", cartpole, "sac", 0, [1.0] * 7, status="running")

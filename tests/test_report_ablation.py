@@ -54,7 +54,7 @@ def records(folder: Path, name: str) -> dict[str, dict[str, Any]]:
     )
 
 
-class TestWhatShootingGives:
+class TestEffectOfShooting:
     def test_is_the_regret_with_many_candidates_minus_that_with_one(self, tmp_path: Path) -> None:
         write(tmp_path, *LEVELS)
         found = records(tmp_path, "gain-of-shooting")
@@ -88,7 +88,7 @@ class TestWhatShootingGives:
         assert "mean of the three rows above" not in found
 
 
-class TestWhatTheCriticGives:
+class TestEffectOfTheCritic:
     def test_is_the_regret_of_pac4sac_minus_that_of_plain_critics_with_as_many_candidates(
         self, tmp_path: Path
     ) -> None:

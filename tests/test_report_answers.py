@@ -35,7 +35,7 @@ def told(folder: Path) -> str:
     return markdown_files("A title", [], sections, in_pages=False)["report.md"]
 
 
-class TestAComparisonOfOnesOwn:
+class TestCustomComparison:
     def test_states_the_better_side_with_difference_and_interval(self, tmp_path: Path) -> None:
         levels = {"sac": -200.0, "ddpg": -150.0, "pac4sac": -300.0}
         (answer,) = answers(write_comparison(tmp_path, levels), general_report)
@@ -90,7 +90,7 @@ class TestAComparisonOfOnesOwn:
         assert answer.text.count("SAC −98.0 ± 1.6") == 2  # final evaluation, mean return
 
 
-class TestAStudyOfThePaper:
+class TestPaperStudy:
     def test_gives_one_answer_for_a_comparison_on_several_tasks(self, tmp_path: Path) -> None:
         write_table_1(tmp_path / "paper", ("cartpole-swingup",))
         for name, level in {"Pendulum-v1": 5.0, "Reacher-v5": 0.0}.items():

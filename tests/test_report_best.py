@@ -89,7 +89,7 @@ def verdicts(section: Section | None) -> dict[str, str]:
     }
 
 
-class TestBesideThePaper:
+class TestComparisonWithThePaper:
     def test_every_cell_has_a_verdict_and_a_sentence_counts_the_better_ones(
         self, tmp_path: Path
     ) -> None:
@@ -218,7 +218,7 @@ class TestAgainstItsControls:
         return [[run.seed for run in variant.runs] for variant in best.members]
 
 
-class TestIsNoRowOfThePaper:
+class TestNotARowOfThePaper:
     # a study may leave its variant without a name
     @pytest.mark.parametrize("label", ["pac4sac-best", "pac4sac"])
     def test_if_no_other_algorithm_was_trained(self, tmp_path: Path, label: str) -> None:

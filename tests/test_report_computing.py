@@ -23,7 +23,7 @@ def five(folder: Path, level: float, label: str = "pac4sac", **settings: Any) ->
         )
 
 
-class TestHowRunsWereComputed:
+class TestDeviceAndPrecision:
     def test_is_shown_in_provenance_and_below_mixed_tables(self, tmp_path: Path) -> None:
         for algo, computed in (("pac4sac", GPU), ("sac", GPU), ("oac", CPU)):
             write_run(tmp_path / "in", task("cartpole-swingup"), algo, 0, computed=computed)

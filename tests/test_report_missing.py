@@ -18,7 +18,7 @@ from pac4sac.runs.reading import read_run
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
-class TestWhatIsNotThere:
+class TestMissingRuns:
     def test_an_unfinished_study_lists_missing_runs(self, tmp_path: Path) -> None:
         study = tmp_path / "table-1"
         write_table_1(study, ("cartpole-swingup",), seeds=2)

@@ -105,7 +105,7 @@ class TestPagesForARepository:
         assert "## Task" not in (tmp_path / "out" / "report.md").read_text()
 
 
-class TestStudiesOfTheirOwn:
+class TestStudiesWithSections:
     def variants(self, folder: Path) -> dict[str, list[str]]:
         return {
             section.name: [

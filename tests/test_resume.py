@@ -17,7 +17,7 @@ import safetensors.torch
 from tiny_experiments import (
     DRIFT,
     STEPS,
-    Mortals,
+    KillableTrainings,
     SignalAt,
     about,
     contents,
@@ -40,8 +40,8 @@ RUNS = ("sac-seed0", "sac-seed1")
 
 
 @pytest.fixture(scope="module")
-def mortals() -> Iterator[Mortals]:
-    server = Mortals()
+def killable() -> Iterator[KillableTrainings]:
+    server = KillableTrainings()
     yield server
     server.close()
 
@@ -68,7 +68,7 @@ DRIFTING = {"noise_kind": "ornstein-uhlenbeck", "noise": 0.3}
     ],
 )
 def test_a_training_killed_at_random_steps_ends_byte_identical(
-    mortals: Mortals, tmp_path: Path, algo: str, settings: dict[str, Any]
+    killable: KillableTrainings, tmp_path: Path, algo: str, settings: dict[str, Any]
 ) -> None:
     reference = train(tmp_path / "whole", algo, settings=settings).folder
     luck = random.Random(algo)
@@ -76,11 +76,11 @@ def test_a_training_killed_at_random_steps_ends_byte_identical(
         folder = tmp_path / str(workers)
         first, *later = sorted(luck.sample(range(45, STEPS), kills))
         job = {"algo": algo, "workers": workers, "settings": settings}
-        assert mortals.killed_at("train", folder, first, **{"with": job})
+        assert killable.killed_at("train", folder, first, **{"with": job})
         for step in later:
-            assert mortals.killed_at("resume", folder, step)
+            assert killable.killed_at("resume", folder, step)
         assert about(folder, f"{algo}-seed0")["status"] == "running"
-        assert mortals.run("resume", folder) == 0
+        assert killable.run("resume", folder) == 0
         assert same(folder, reference)
 
 
@@ -112,12 +112,12 @@ pac4sac.resume(folder) if (folder / "experiment.json").exists() else tiny_experi
 
 
 def test_a_training_killed_before_its_first_checkpoint_starts_again(
-    mortals: Mortals, tmp_path: Path, whole: Path
+    killable: KillableTrainings, tmp_path: Path, whole: Path
 ) -> None:
     folder = tmp_path / "x"
-    assert mortals.killed_at("train", folder, 38)
+    assert killable.killed_at("train", folder, 38)
     assert rows(folder, RUNS[0], "episodes")  # which are cut
-    assert mortals.run("resume", folder) == 0
+    assert killable.run("resume", folder) == 0
     assert same(folder, whole)
 
 
@@ -125,35 +125,36 @@ def test_a_training_killed_before_its_first_checkpoint_starts_again(
 # files.
 @pytest.mark.parametrize("write", [3, 5, 8, 14])
 def test_a_training_killed_during_a_write_ends_byte_identical(
-    mortals: Mortals, tmp_path: Path, whole: Path, write: int
+    killable: KillableTrainings, tmp_path: Path, whole: Path, write: int
 ) -> None:
     folder = tmp_path / "x"
-    assert mortals.run("train", folder, die={"write": write}) == -signal.SIGKILL
+    assert killable.run("train", folder, die={"write": write}) == -signal.SIGKILL
     if write >= 6:
         assert list((folder / "cohorts" / "000").glob("*.part"))
-    assert mortals.run("resume", folder) == 0
+    assert killable.run("resume", folder) == 0
     assert same(folder, whole)
 
 
 @pytest.mark.parametrize("lines", [1, 4])
 def test_a_training_killed_during_an_evaluation_logs_each_line_once(
-    mortals: Mortals, tmp_path: Path, whole: Path, lines: int
+    killable: KillableTrainings, tmp_path: Path, whole: Path, lines: int
 ) -> None:
     folder = tmp_path / "x"
     assert (
-        mortals.run("train", folder, die={"kind": "evaluations", "lines": lines}) == -signal.SIGKILL
+        killable.run("train", folder, die={"kind": "evaluations", "lines": lines})
+        == -signal.SIGKILL
     )
-    assert mortals.run("resume", folder) == 0
+    assert killable.run("resume", folder) == 0
     assert same(folder, whole)
 
 
 def test_a_training_killed_in_the_final_evaluation_has_a_checkpoint_of_the_last_step(
-    mortals: Mortals, tmp_path: Path
+    killable: KillableTrainings, tmp_path: Path
 ) -> None:
     folder = tmp_path / "x"
     options = {"evaluate_every": 0}
     assert (
-        mortals.run("train", folder, die={"kind": "evaluations", "lines": 1}, **{"with": options})
+        killable.run("train", folder, die={"kind": "evaluations", "lines": 1}, **{"with": options})
         == -signal.SIGKILL
     )
     assert newest(folder).name == f"step-{STEPS:09d}"
@@ -267,12 +268,12 @@ def test_deleted_checkpoints_of_finished_runs_do_not_cut_logs(
 
 
 def test_deleted_checkpoints_of_unfinished_runs_do_not_cut_logs(
-    mortals: Mortals, tmp_path: Path
+    killable: KillableTrainings, tmp_path: Path
 ) -> None:
     interrupted = train(
         tmp_path / "interrupted", callbacks=[SignalAt(signal.SIGTERM, step=39)]
     ).folder
-    assert mortals.killed_at("train", tmp_path / "killed", 79)
+    assert killable.killed_at("train", tmp_path / "killed", 79)
     for folder in (interrupted, tmp_path / "killed"):
         shutil.rmtree(folder / "cohorts")
         before = contents(folder)
@@ -359,7 +360,7 @@ def weights(folder: Path) -> dict[str, bytes]:
 
 
 def test_two_cohorts_interrupted_in_the_second_end_byte_identical(
-    mortals: Mortals, tmp_path: Path
+    killable: KillableTrainings, tmp_path: Path
 ) -> None:
     settings = {"width": [8, 12]}
     reference = train(tmp_path / "whole", settings=settings, steps=120).folder
@@ -367,23 +368,23 @@ def test_two_cohorts_interrupted_in_the_second_end_byte_identical(
     # Steps are counted by cohort: the first is over, with its checkpoints, when the second begins.
     job = {"with": {"settings": settings, "steps": 120}}
     assert (
-        mortals.run("train", folder, die={"kind": "metrics", "lines": 6}, **job) == -signal.SIGKILL
+        killable.run("train", folder, die={"kind": "metrics", "lines": 6}, **job) == -signal.SIGKILL
     )
     assert about(folder, "sac-width=8-seed0")["status"] == "finished"
     first = contents(folder / "cohorts" / "000")
-    assert mortals.run("resume", folder) == 0
+    assert killable.run("resume", folder) == 0
     assert contents(folder / "cohorts" / "000") == first
     assert same(folder, reference)
 
 
 def test_a_run_that_had_ended_before_the_checkpoint_stays_ended(
-    mortals: Mortals, tmp_path: Path
+    killable: KillableTrainings, tmp_path: Path
 ) -> None:
     job = {"algo": "training_agents:Fragile", "settings": {"breaks_at": [999999, 120]}}
     reference = train(tmp_path / "whole", **job).folder
     folder = tmp_path / "x"
-    assert mortals.killed_at("train", folder, 215, **{"with": job})
-    assert mortals.run("resume", folder) == 0
+    assert killable.killed_at("train", folder, 215, **{"with": job})
+    assert killable.run("resume", folder) == 0
     assert same(folder, reference)
     states = safetensors.torch.load_file(newest(folder) / "learner.safetensors")
     assert states["alive"].tolist() == [True, True, False, False]

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from small_cohorts import DA, DS, World, assert_compiled_learns_as_eager, make_learner, trace_only
+from small_cohorts import (
+    DA,
+    DS,
+    SyntheticEnvironment,
+    assert_compiled_learns_as_eager,
+    make_learner,
+    trace_only,
+)
 from small_cohorts import train as train_cohort
 from tiny_experiments import DRIFT, rows, train
 
@@ -62,10 +69,10 @@ def test_a_frozen_run_keeps_its_reward_statistics() -> None:
     assert learner.state["rewards/count"].tolist() == [5.0, 4.0]
 
 
-def in_the_world(times: float, algo: str, **settings: object) -> Learner:
+def train_with_scaled_rewards(times: float, algo: str, **settings: object) -> Learner:
     """Trained in the made-up world, with its rewards so many times as large."""
 
-    class Richer(World):
+    class ScaledRewards(SyntheticEnvironment):
         def step(self, learner: Learner) -> None:
             store = learner.store
             learner.store = lambda s2, following, r, end: store(s2, following, times * r, end)  # type: ignore[method-assign]
@@ -73,7 +80,7 @@ def in_the_world(times: float, algo: str, **settings: object) -> Learner:
             learner.store = store  # type: ignore[method-assign]
 
     learner = make_learner(algo, {}, {"gamma": 0.9, "n_step": 3}, **ON, **settings)
-    world = Richer(learner.act_tape.seeds)
+    world = ScaledRewards(learner.act_tape.seeds)
     learner.begin(world.state)
     for _ in range(20):
         learner.learn()
@@ -83,7 +90,7 @@ def in_the_world(times: float, algo: str, **settings: object) -> Learner:
 
 @pytest.mark.parametrize("algo", ["sac", "pac4sac", "crossq"])
 def test_the_unit_of_rewards_changes_only_the_reported_values(algo: str) -> None:
-    one, other = in_the_world(1.0, algo), in_the_world(TIMES, algo)
+    one, other = train_with_scaled_rewards(1.0, algo), train_with_scaled_rewards(TIMES, algo)
     assert one.state["critic/count"].min() > 0
     for name in (*one.agent.nets, "metrics"):
         same = slice(-1) if name == "metrics" else slice(None)  # the last is the scale itself

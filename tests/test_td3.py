@@ -9,8 +9,8 @@ import pytest
 import torch
 from small_cohorts import (
     CPU,
-    agent_on_paper,
     column,
+    hand_computed_agent,
     make_agent,
     make_learner,
     random_batch,
@@ -41,7 +41,7 @@ STEPS = 20
 
 
 def test_the_target_is_the_smaller_target_critic_at_the_smoothed_action() -> None:
-    agent, state = agent_on_paper("td3", gamma=0.9)
+    agent, state = hand_computed_agent("td3", gamma=0.9)
     set_head(agent, state, "critic/target", *TWINS)
     # the online actor still says tanh 0
     agent.params(state, "actor/target")["head.bias"].fill_(0.5)
@@ -54,7 +54,7 @@ def test_the_target_is_the_smaller_target_critic_at_the_smoothed_action() -> Non
 
 
 def test_smoothed_actions_are_clipped_and_terminal_states_have_no_value() -> None:
-    agent, state = agent_on_paper("td3", smoothing_limit=2.0)
+    agent, state = hand_computed_agent("td3", smoothing_limit=2.0)
     set_head(agent, state, "critic/target", *TWINS)
     ended = BATCH._replace(terminated=torch.ones(1, 2))
     target = agent.bellman_target(state, ended, {"smoothing": column(7.0, -7.0)})
@@ -63,7 +63,7 @@ def test_smoothed_actions_are_clipped_and_terminal_states_have_no_value() -> Non
 
 
 def test_both_critics_regress_on_the_target_and_the_actor_maximises_the_first() -> None:
-    agent, state = agent_on_paper("td3")
+    agent, state = hand_computed_agent("td3")
     set_head(agent, state, "critic", *TWINS)
     agent.params(state, "actor")["head.bias"].fill_(0.5)
     loss, _ = agent.critic_loss(
@@ -76,7 +76,7 @@ def test_both_critics_regress_on_the_target_and_the_actor_maximises_the_first() 
 
 
 def test_td3_explores_with_clipped_gaussian_noise() -> None:
-    agent, state = agent_on_paper("td3", {"noise": 0.1}, {"noise": 2.0})
+    agent, state = hand_computed_agent("td3", {"noise": 0.1}, {"noise": 2.0})
     agent.params(state, "actor")["head.bias"].fill_(0.5)
     noise = torch.tensor([3.0, -1.0]).view(1, 2, 1).expand(2, -1, -1)
     actions = agent.behaviour(state, BATCH.s.expand(2, -1, -1), {"noise": noise}).squeeze(-1)

@@ -277,7 +277,7 @@ def test_callbacks_reach_the_cohorts_of_a_study_and_stopped_runs_count_as_done(
     (folder,) = root.glob("experiments/*")
     assert {about(folder, f"sac-seed{seed}")["status"] for seed in (0, 1)} == {"stopped"}
     assert run_study(study, root, Watcher(), parallel=1).complete  # at once: nothing is left
-    with pytest.raises(UserError, match="cannot watch other machines"):
+    with pytest.raises(UserError, match="cannot track training on other machines"):
         run_study(study, root, Watcher(), engine="ray", callbacks=["watching:StopAtOnce"])
     with pytest.raises(UserError, match="give its name as module:Class"):
         pac4sac.compare("Pendulum-v1", callbacks=[StopTheFirst()], out=watching / "compared")  # type: ignore[list-item]

@@ -124,15 +124,15 @@ def test_an_environment_that_raises_in_an_evaluation_loses_only_that_result(tmp_
 
 def test_update_t_uses_only_transitions_before_t(tmp_path: Path) -> None:
     for workers in (0, 2):
-        training_agents.Witness.seen = []
+        training_agents.RecordsReplaySize.seen = []
         options = {"workers": workers, "steps": 70, "evaluate_every": 0, "evaluation_episodes": 0}
         train(
             tmp_path / str(workers),
-            "training_agents:Witness",
+            "training_agents:RecordsReplaySize",
             settings={"updates_per_step": 2},
             **options,
         )
-        assert training_agents.Witness.seen == [
+        assert training_agents.RecordsReplaySize.seen == [
             (step, step) for step in range(40, 70) for _ in range(2)
         ]
 
@@ -292,7 +292,7 @@ def test_training_refuses_a_starting_agent_that_has_changed(tmp_path: Path) -> N
     assert pac4sac.resume(folder).complete  # what is trained needs it no more
     for made_in_training in ("cohorts", "runs"):  # as if it had been killed before
         shutil.rmtree(folder / made_in_training)
-    with pytest.raises(UserError, match="is no longer the agent"):
+    with pytest.raises(UserError, match="is not the agent"):
         pac4sac.resume(folder)
 
 

@@ -341,12 +341,12 @@ def test_a_search_killed_twice_ends_with_the_same_result(tmp_path: Path, trainer
 def test_two_workers_on_one_storage_share_the_trials(tmp_path: Path, trainer: FormulaTrainer):
     other: list[Any] = []
 
-    def begin_another(study: Study) -> None:
+    def start_second_worker(study: Study) -> None:
         if not other:  # while the first worker trains its first batch
             other.append(None)
             other[0] = pac4sac.tune("Pendulum-v1", "sac", **HOW, out=tmp_path)
 
-    trainer.before = begin_another
+    trainer.before = start_second_worker
     found = pac4sac.tune("Pendulum-v1", "sac", **HOW, out=tmp_path)
     assert not other[0].complete  # the first worker's trials were not finished
     assert found.complete

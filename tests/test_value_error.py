@@ -6,7 +6,7 @@ import torch
 from linear_quadratic import TASK as LINEAR_QUADRATIC
 from linear_quadratic import make_linear_agent
 from scipy.stats import binomtest
-from small_cohorts import agent_on_paper, make_agent, set_head
+from small_cohorts import hand_computed_agent, make_agent, set_head
 from tiny_experiments import DRIFT
 
 from pac4sac import Task
@@ -97,7 +97,7 @@ def test_near_a_time_limit_no_step_is_judged() -> None:
 
 
 def test_terminated_episodes_are_judged_to_the_last_step() -> None:
-    agent, state = agent_on_paper("ddpg", {}, {})
+    agent, state = hand_computed_agent("ddpg", {}, {})
     # Q = 0.99 in state 0, 1 in state 1
     set_head(agent, state, "critic", {"weight": [0.01, 0.0], "bias": 0.99})
     agent.params(state, "critic")["head.bias"][1] += 0.5
@@ -117,7 +117,7 @@ def test_terminated_episodes_are_judged_to_the_last_step() -> None:
 
 
 def test_short_tasks_are_played_beyond_their_time_limit() -> None:
-    agent, state = agent_on_paper("ddpg", {}, {})
+    agent, state = hand_computed_agent("ddpg", {}, {})
     # Q = γ/(1−γ) in state 0, 1/(1−γ) in 1
     set_head(agent, state, "critic", {"weight": [1.0, 0.0], "bias": 99.0})
     # What a critic would learn that takes the limit for an end: four rewards, the first of them 0.
@@ -179,7 +179,7 @@ def test_the_learned_alpha_is_used_in_soft_returns() -> None:
 
 
 def test_the_smallest_of_several_critics_counts_with_its_variance() -> None:
-    agent, state = agent_on_paper("pac4sac", critics=2, shots=1)
+    agent, state = hand_computed_agent("pac4sac", critics=2, shots=1)
     low = {"weight": [0.0, 0.0], "bias": 1.0, "variance": [4.0, 0.1]}
     set_head(
         agent, state, "critic", {"weight": [0.0, 0.0], "bias": 2.0, "variance": [0.1, 0.1]}, low
@@ -193,7 +193,7 @@ def test_the_smallest_of_several_critics_counts_with_its_variance() -> None:
 
 
 def test_the_shooting_policy_is_judged_by_its_returns_without_entropy() -> None:
-    agent, state = agent_on_paper("pac4sac", shots=200)
+    agent, state = hand_computed_agent("pac4sac", shots=200)
     set_head(agent, state, "critic", {"weight": [0.0, 1.0], "bias": 0.0, "variance": [1e-6, 1e-6]})
     (by_policy,) = measure_value_errors(agent, state, TWO_STEPS, [0], 50, "now")
     (by_shooting,) = measure_value_errors(agent, state, TWO_STEPS, [0], 50, "now", shooting=True)

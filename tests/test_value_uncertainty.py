@@ -8,9 +8,9 @@ import pytest
 import torch
 from small_cohorts import (
     CPU,
-    agent_on_paper,
     assert_compiled_learns_as_eager,
     column,
+    hand_computed_agent,
     make_agent,
     make_learner,
     trace_only,
@@ -44,7 +44,7 @@ PAIRS = {"sac-uncertainty": "sac", "pac4sac-uncertainty": "pac4sac"}
 
 def on_paper(**settings: Any) -> tuple[SacUncertainty, State]:
     fixed = {"learn_alpha": False, "alpha": 0.2, "gamma": 0.9} | settings
-    agent, state = agent_on_paper("sac-uncertainty", fixed, uncertainty_heads=2)
+    agent, state = hand_computed_agent("sac-uncertainty", fixed, uncertainty_heads=2)
     assert isinstance(agent, SacUncertainty)
     for name, factor in (("uncertainty", 1.0), ("uncertainty/target", 2.0)):
         p = agent.params(state, name)

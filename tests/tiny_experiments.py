@@ -130,7 +130,7 @@ class SignalAt(Callback):
             os.kill(os.getpid(), self.number)
 
 
-class Mortals:
+class KillableTrainings:
     """Processes that train and die. They are forked from one that has imported everything, to start
     at once."""
 
@@ -159,7 +159,7 @@ class Mortals:
         self._server.communicate()
 
 
-def _obey(job: dict[str, Any]) -> None:
+def _run_job(job: dict[str, Any]) -> None:
     die = job.get("die", {})
     if "write" in die:
         _die_in_write(die.pop("write"))
@@ -193,7 +193,7 @@ if __name__ == "__main__":
         if not child:
             code = 1
             try:
-                _obey(json.loads(line))
+                _run_job(json.loads(line))
                 code = 0
             finally:
                 sys.stderr.flush()

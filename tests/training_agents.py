@@ -36,7 +36,7 @@ class Wild(Fragile):
         return super().behaviour(state, s, draw) + self.broken(state)[:, None, None]
 
 
-class Witness(Sac):
+class RecordsReplaySize(Sac):
     """Notes in each update how many transitions its replay holds; the environment's observations
     are never zero."""
 
@@ -45,11 +45,11 @@ class Witness(Sac):
 
     def update(self, state, data, draw):
         held = data[0].abs().sum(-1) > 0
-        Witness.seen.append((int(state["step"]), int(held.sum())))
+        RecordsReplaySize.seen.append((int(state["step"]), int(held.sum())))
         super().update(state, data, draw)
 
 
-class Statue(Sac):
+class NeverMoves(Sac):
     title = "SAC that never moves"
 
     def behaviour(self, state, s, draw):

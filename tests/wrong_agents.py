@@ -124,7 +124,7 @@ class Flat(Sac):
         return super().deterministic_action(state, s).flatten(1)
 
 
-class NoSlowCopy(Sac):
+class NoTargetNetwork(Sac):
     with_target = ("critic", "policy")
 
 

@@ -69,7 +69,7 @@ def show_on(browser: Any, screen: str) -> None:
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
-def settle(browser: Any) -> None:
+def wait_two_frames(browser: Any) -> None:
     """Two frames: one to notice a new width, one to have folded what it has no room for."""
     browser.execute_async_script(
         "requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(arguments[0], 50)))"
@@ -120,7 +120,7 @@ class TestThePage:
     @pytest.mark.parametrize("screen", SCREENS)
     def test_answers_every_question_on_the_first_screen(self, browser: Any, screen: str) -> None:
         show_on(browser, screen)
-        settle(browser)
+        wait_two_frames(browser)
         script = """return [...document.querySelectorAll(".answers li, #summary table, #summary figure")]
             .map(one => one.getBoundingClientRect().bottom + scrollY)"""
         ends = browser.execute_script(script)
@@ -132,7 +132,7 @@ class TestThePage:
     def test_has_no_overflowing_table(self, browser: Any, screen: str) -> None:
         show_on(browser, screen)
         browser.execute_script(OPEN_ALL)
-        settle(browser)
+        wait_two_frames(browser)
         wide = """return [...document.querySelectorAll("table")]
             .filter(table => table.offsetWidth > table.parentElement.clientWidth).map(table => table.id)"""
         assert browser.execute_script("return document.querySelectorAll('table').length") > 15
@@ -146,7 +146,7 @@ class TestThePage:
     def test_shows_the_verdicts_on_all_four_tasks_on_a_laptop(self, browser: Any) -> None:
         show_on(browser, "laptop")
         browser.get(PUBLISHED.as_uri())
-        settle(browser)
+        wait_two_frames(browser)
         script = """return [...document.querySelectorAll("#summary thead th")]
             .filter(head => head.offsetWidth).map(head => head.innerText)"""
         heads = browser.execute_script(script)
@@ -161,7 +161,7 @@ class TestThePage:
     def test_shows_verdicts_on_a_phone_and_other_columns_in_row_details(self, browser: Any) -> None:
         show_on(browser, "telephone")
         browser.execute_script(OPEN_ALL)
-        settle(browser)
+        wait_two_frames(browser)
         script = """
             const row = document.querySelector("#table-task-cartpole-swingup tbody tr");
             row.querySelector("button.more").click();
@@ -187,7 +187,7 @@ class TestThePage:
 
     def test_opens_a_section_linked_from_an_answer(self, browser: Any) -> None:
         browser.execute_script("document.querySelector('.answers a[href=\"#table-1\"]').click()")
-        settle(browser)
+        wait_two_frames(browser)
         assert browser.execute_script("return document.querySelector('#table-1 > details').open")
 
     def test_opens_collapsed_sections_for_print(self, browser: Any) -> None:
@@ -285,7 +285,7 @@ class TestCurves:
         """
         for height in (0.2, 0.4, 0.6, 0.8):
             browser.execute_script(script, plot, 0.5, height)
-            settle(browser)
+            wait_two_frames(browser)
             if told := browser.find_element("css selector", "#curves .hover").text:
                 break
         name, seed, episode, value = (
@@ -312,7 +312,7 @@ class TestCurves:
         drawn = browser.execute_script(picture)
         browser.execute_script("document.querySelector('#curves .legend button').click()")
         assert [row[0] for row in browser.execute_script(SCORES)] == before[1:]
-        settle(browser)
+        wait_two_frames(browser)
         assert browser.execute_script(picture) != drawn
 
     @pytest.mark.parametrize(("name", "value"), [("smoothing", "raw"), ("middle", "iqm")])
@@ -321,10 +321,10 @@ class TestCurves:
     ) -> None:
         picture = "return document.querySelector('#curves canvas').toDataURL()"
         choose(browser, "task", "half-cheetah")  # which has episodes enough to be smoothed
-        settle(browser)
+        wait_two_frames(browser)
         drawn = browser.execute_script(picture)
         choose(browser, name, value)
-        settle(browser)
+        wait_two_frames(browser)
         assert browser.execute_script(picture) != drawn
 
     def test_link_to_the_video_of_a_run(self, browser: Any) -> None:

@@ -182,7 +182,7 @@ def tables(work: Path, command: str, said: str) -> dict[str, str]:
 TOLD = ("warning:", "Not readable", "left out", "damaged", "cannot be", "unreadable", " missing.")
 
 
-def trouble_of(
+def problem_of_outcome(
     code: int | None, said: str, sandbox: Path, before: dict[str, str], differs: bool = False
 ) -> str:
     if code is None:
@@ -240,7 +240,7 @@ class Fuzzer:
         now = tables(sandbox / "work", command, said)
         is_missed = MISSING in now and now[MISSING] != as_usual.get(MISSING)  # as the page tells
         differs = is_damage and now != as_usual and not is_missed
-        trouble = trouble_of(code, said, sandbox, self.outside, differs)
+        trouble = problem_of_outcome(code, said, sandbox, self.outside, differs)
         return Outcome(
             f"file case {seed}, {path.relative_to(sandbox / 'work')}, {how}",
             kind,
@@ -257,7 +257,9 @@ class Fuzzer:
         )
         sandbox = self._fresh()
         code, said = watched(words, sandbox, full=chance.random() < 0.1)
-        trouble = trouble_of(code, said, sandbox, self.outside | self._meant(words, sandbox))
+        trouble = problem_of_outcome(
+            code, said, sandbox, self.outside | self._meant(words, sandbox)
+        )
         return Outcome(f"line case {seed}", "line", repr(words), trouble, said)
 
     def call_case(self, seed: int) -> Outcome:
@@ -269,14 +271,18 @@ class Fuzzer:
         code, said = watched(words, sandbox)
         meant = self.outside | self._meant(words, sandbox)
         return Outcome(
-            f"call case {seed}", "call", repr(words), trouble_of(code, said, sandbox, meant), said
+            f"call case {seed}",
+            "call",
+            repr(words),
+            problem_of_outcome(code, said, sandbox, meant),
+            said,
         )
 
     def history_case(self, seed: int) -> Outcome:
         """An experiment that is stopped, extended, retried, edited and asked with other options."""
         sandbox = self._fresh()
         code, said = watched(["history", str(seed)], sandbox)
-        trouble = trouble_of(code, said, sandbox, self.outside)
+        trouble = problem_of_outcome(code, said, sandbox, self.outside)
         return Outcome(f"history case {seed}", "history", f"history {seed}", trouble, said)
 
     def _meant(self, words: list[str], sandbox: Path) -> dict[str, str]:

@@ -28,7 +28,7 @@ def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Fuzzer:
     torch.set_num_threads(threads)
 
 
-def no_trouble(run: Callable[[int], Outcome]) -> None:
+def assert_no_problem(run: Callable[[int], Outcome]) -> None:
     outcomes = [run(seed) for seed in range(FIRST, FIRST + CASES)]
     failures = [outcome for outcome in outcomes if outcome.trouble]
     counts = Counter((outcome.kind, outcome.trouble) for outcome in failures)
@@ -37,16 +37,16 @@ def no_trouble(run: Callable[[int], Outcome]) -> None:
 
 
 def test_damaged_and_malicious_files_are_reported(fuzzer: Fuzzer):
-    no_trouble(fuzzer.file_case)
+    assert_no_problem(fuzzer.file_case)
 
 
 def test_malformed_command_lines_are_reported(fuzzer: Fuzzer):
-    no_trouble(fuzzer.line_case)
+    assert_no_problem(fuzzer.line_case)
 
 
 def test_wrong_calls_are_reported(fuzzer: Fuzzer):
-    no_trouble(fuzzer.call_case)
+    assert_no_problem(fuzzer.call_case)
 
 
 def test_any_history_ends_like_one_training(fuzzer: Fuzzer):
-    no_trouble(fuzzer.history_case)
+    assert_no_problem(fuzzer.history_case)

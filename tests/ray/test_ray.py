@@ -121,7 +121,7 @@ def trained_by(pids: list[int]) -> set[bytes]:
     return {path.read_bytes() for path in opened if path.is_file()}
 
 
-def kill_a_node_in_the_middle(cluster: "Cluster") -> Callable[[PlannedCohort, int], bool]:
+def kill_a_node_during_training(cluster: "Cluster") -> Callable[[PlannedCohort, int], bool]:
     """What to do at a progress: once a cohort on the second node has a checkpoint, kill all of that
     node."""
     lost = next(node for node in cluster.list_all_nodes() if not node.is_head())
@@ -148,7 +148,7 @@ def test_a_killed_node_loses_no_result(
     monkeypatch.setattr(
         _Dispatch, "_submit", lambda self, n: submitted.append(n) or submit(self, n)
     )
-    notes = Notes(kill_a_node_in_the_middle(cluster))
+    notes = Notes(kill_a_node_during_training(cluster))
     assert run_study(study, away, notes, engine="ray", address=cluster.address).complete
     assert notes.acted
     assert notes.outcomes == [("complete", "")] * 2
@@ -193,7 +193,7 @@ def test_a_stopped_study_continues_and_a_failure_does_not_stop_other_cohorts(
 
 
 def test_smoke_runs_on_two_nodes_and_one_is_killed(tmp_path: Path, cluster: "Cluster") -> None:
-    smoke, notes = load_study("smoke"), Notes(kill_a_node_in_the_middle(cluster))
+    smoke, notes = load_study("smoke"), Notes(kill_a_node_during_training(cluster))
     # compiled, its 600 steps are over before a checkpoint is told of
     slowly = {"device": "cpu", "backend": "eager"}
     assert run_study(

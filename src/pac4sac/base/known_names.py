@@ -49,7 +49,9 @@ SETTINGS: Mapping[str, KnownName] = {
     "learning_starts": KnownName(BOTH, "warmup"),
     "batch_size": KnownName(BOTH, "batch"),
     "gradient_steps": KnownName(SB3, "updates_per_step"),
-    "train_freq": KnownName(SB3, answer="each environment step has updates_per_step updates"),
+    "train_freq": KnownName(
+        SB3, answer="set updates_per_step, the number of updates after each step"
+    ),
     "n_steps": KnownName(SB3, "n_step"),
     "ent_coef": KnownName(SB3, answer=FIXED_ALPHA),
     "autotune": KnownName(CLEANRL, "learn_alpha"),

@@ -127,7 +127,7 @@ def _is_library(module: str) -> bool:
 
 
 def _origin(module: str) -> str:
-    """Return the path from which a module is or would be imported; "" if there is none."""
+    """Return the path from which a module is or would be imported; "" if it has no path."""
     try:
         found = sys.modules.get(module) or importlib.util.find_spec(module)
     except (ImportError, ValueError):

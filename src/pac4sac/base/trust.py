@@ -89,8 +89,8 @@ def trusted_module(name: str) -> str:
     if module not in trusted() and not _Consent.given(module):
         raise UserError(
             f"{name!r} comes from a file and needs the module {module!r}, which is not trusted. "
-            f"Importing it runs its code. If you trust it, allow it with --trust {module}, in "
-            f"Python with trust={module!r}."
+            "Importing the module runs its code. If you trust the module, allow it with --trust "
+            f"{module}, or in Python with trust={module!r}."
         )
     _FINDER.install()
     return module

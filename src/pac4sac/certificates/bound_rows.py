@@ -73,8 +73,8 @@ class BoundRow:
 class BoundTable:
     """Compute all bounds on one critic.
 
-    Rows that need a replay buffer or a KL are omitted without one. A critic with plain weights has
-    no KL.
+    Rows that need a replay buffer or a KL are omitted if it is missing. A critic with plain weights
+    has no KL.
     """
 
     replay: BellmanErrors | None
@@ -105,7 +105,7 @@ class BoundTable:
         *fails: str,
         **more: Any,
     ) -> BoundRow:
-        # For a bounded quantity, the range is only a scale.
+        # Bounded quantities use the range only as a scale.
         if self.rewards_outside and not quantity.startswith("bounded"):
             fails = *fails, "rewards"
         return BoundRow(

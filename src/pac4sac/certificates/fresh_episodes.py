@@ -24,7 +24,7 @@ PHASES = ("early", "middle", "late")
 
 
 class PlayedEpisodes(NamedTuple):
-    """Hold fresh episodes of the stochastic policy and, if the agent shoots, of the shooting
+    """Hold fresh episodes of the stochastic policy and, if the agent uses shooting, of the shooting
     policy."""
 
     policy: ValueErrors  # both halves

@@ -135,7 +135,8 @@ def _range_of_values(c: Certificate) -> str:
 
 
 def _about_returns(c: Certificate) -> Iterator[Text]:
-    """Yield the bound on the return of the policy in use, with shooting if the agent shoots."""
+    """Yield the bound on the return of the policy in use, which is the shooting policy if the agent
+    has one."""
     for last in c.returns[-1:]:
         yield Text(_return_bound(c, last))
         mean = number(last.mean.value)

@@ -99,8 +99,7 @@ def outcome(returns: Sequence[float], limit: float) -> str:
         return (
             f"It is still learning: the best of {len(returns)} episodes so far, number "
             f"{best + 1}, has a return of {returns[best]:,.0f}. With a return above {limit:g}, the "
-            "pole "
-            "is up nearly all the time."
+            "pole is up nearly all the time."
         )
     since, first = len(returns) - above[0], above[0] + 1
     begun = (

@@ -73,9 +73,9 @@ def check_module_name(module: str, path: Path) -> str:
             f"{module!r} is not a module name; use letters, digits and _, as in my_agent."
         )
     if path.exists() or path.is_symlink():
-        raise UserError(f"{path} exists already; choose another name, or remove it first.")
+        raise UserError(f"{path} already exists; choose another name, or remove the file first.")
     if module in sys.modules or importlib.util.find_spec(module) is not None:
-        raise UserError(f"A module {module!r} exists already; choose another name.")
+        raise UserError(f"A module {module!r} already exists; choose another name.")
     return class_name
 
 

@@ -74,7 +74,7 @@ def export_minari(
     chosen = [*replay_episodes(file, agent)] if from_replay else []
     with _datasets_in(out):
         if name in minari.list_local_datasets():
-            raise UserError(f"A data set {name} exists already; choose another version.")
+            raise UserError(f"The data set {name} already exists; choose another version.")
         chosen = chosen or [fresh_episode(agent, seed + number) for number in range(episodes)]
         _write(minari, name, agent, chosen, REPLAY if from_replay else FRESH)
     steps = sum(len(episode.rewards) for episode in chosen)

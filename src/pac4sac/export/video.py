@@ -115,8 +115,8 @@ def _check_rendering(task: Task) -> None:
     with contextlib.closing(make_env(task)) as env:
         if "rgb_array" not in env.metadata.get("render_modes", ()):
             raise UserError(
-                f"The environment of task {task.name!r} cannot be rendered; it has no mode "
-                "'rgb_array'."
+                f"The environment of task {task.name!r} cannot be rendered, because it has no "
+                "render mode 'rgb_array'."
             )
         if env.render_mode != "rgb_array" and not takes_render_mode(find_spec(task.env_id)):
             raise UserError(

@@ -328,7 +328,7 @@ def cost_files(folders: Iterable[Path]) -> list[Path]:
 
 
 def read_cost(path: Path) -> dict[str, Any]:
-    """Return the measurements of a cost study, with its name.
+    """Return the name and the measurements of a cost study.
 
     Raises:
         UserError: If the file lacks a part, or a part has the wrong type.

@@ -31,11 +31,11 @@ def results(path: str | Path, kind: str = "episodes") -> Frame:
     """Return the logs of a run, an experiment, a study or an archive as a data frame.
 
     The columns are run, task, algo and seed, the columns of the log, and each setting in which the
-    runs differ. If a log has a column of the same name, the setting's column is named like `setting
-    alpha`. If runs of an algorithm on a task differ in length, code or simulators, there are
-    columns `run_steps`, `code` and `simulators`. If two runs on a task have the same name, there is
-    a column `experiment`. Damaged rows are omitted with a warning, which is also in the frame's
-    `attrs["left_out"]`.
+    runs differ. If a log has a column of the same name, the column of the setting is named `setting
+    alpha`, for example. If runs of an algorithm on a task differ in length, code or simulators,
+    there are columns `run_steps`, `code` and `simulators`. If two runs on a task have the same
+    name, there is a column `experiment`. Damaged rows are omitted with a warning, which is also in
+    the frame's `attrs["left_out"]`.
 
     Args:
         path: Folder of a run, an experiment or a study, or an archive.

@@ -12,7 +12,7 @@ LARGEST_SEED = 2**64 - 1  # largest seed that a checkpoint can store
 DESCRIBED = {"task": dict, "algo": str, "preset": str, "seed": int, "config": dict, "label": str}
 # Runs that agree in these facts give the same result; names and machine do not count.
 FACTS = ("task", "algo", "revision", "seed", "config")
-# Stored only if the run has them.
+# Facts that are stored only if the run has them.
 FURTHER_KINDS: Kinds = {
     "given": dict,
     "given_task": dict,
@@ -72,7 +72,7 @@ def code_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
 
 
 def _revision_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Describe a change of the algorithm's revision; "" if there is none."""
+    """Describe a change of the algorithm's revision; "" without a change."""
     old, new = str(before.get("revision", 1)), str(after.get("revision", 1))
     return "" if old == new else _change("the algorithm", "revision", old, new)
 

@@ -1,5 +1,5 @@
-"""Reading runs: an experiment folder holds `runs/<id>/` with `run.json` and logs; an archive holds
-`runs/<task>.jsonl`, each line of which is a run with its logs (written by `archive.py`)."""
+"""Read runs. An experiment folder contains `runs/<id>/` with `run.json` and logs. An archive, which
+`archive.py` writes, contains `runs/<task>.jsonl`; each of its lines is a run with its logs."""
 
 import hashlib
 import json
@@ -77,7 +77,7 @@ class RunRecord:
         started_from: Checksum of the agent file that training started from; None for new weights.
         identity: Checksum of the facts that determine the result; equal for copies of a run.
         status: running, interrupted, finished, stopped, diverged or failed.
-        status_detail: Reason of the status; None if there is none.
+        status_detail: Reason for the status, or None.
         computed: Device, backend and precision; empty for older runs.
         versions: Versions of Python and of packages.
         machine: Description of the machine.
@@ -165,7 +165,7 @@ def find_runs(path: str | Path) -> list[Path]:
     """Return the run folders of an experiment or a study, or `path` itself if it is a run folder.
 
     Raises:
-        UserError: If there is none, or a symbolic link leads outside.
+        UserError: If there is no run, or a symbolic link leads outside.
     """
     path = Path(path)
     runs = run_folders_below(path)
@@ -181,17 +181,18 @@ def read_runs(path: str | Path) -> list[RunRecord]:
     """Return the runs of an experiment or study folder, of one run folder, or of an archive.
 
     Raises:
-        UserError: If there is none, or one is unreadable.
+        UserError: If there is no run, or a run is unreadable.
     """
     runs, unreadable = read_below(Path(path))
     if unreadable:
         raise unreadable[0]
-    return runs or [read_run(run) for run in find_runs(path)]  # raises if there are none
+    # raises an error if there are no runs
+    return runs or [read_run(run) for run in find_runs(path)]
 
 
 def read_below(*folders: Path, experiments: bool = True) -> tuple[list[RunRecord], list[UserError]]:
     """Return the runs of experiments and archives below some folders, and errors on unreadable
-    ones.
+    files.
 
     Args:
         folders: Folders to search, with all their subfolders.

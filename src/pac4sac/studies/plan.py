@@ -417,7 +417,7 @@ def _stale_identities(study: Study, root: Path) -> dict[str, str]:
 
 
 def read_study(root: Path) -> dict[str, Any] | None:
-    """Return the content of study.json, or None if there is none."""
+    """Return the content of study.json, or None if the file does not exist."""
     path = root / "study.json"
     if not path.exists():
         return None

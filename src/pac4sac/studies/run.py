@@ -146,7 +146,7 @@ def run_study(
 
 
 def _measure_missing_cost(study: Study, root: Path, options: Mapping[str, Any]) -> None:
-    """Write cost.json for a study that measures cost, unless it exists already."""
+    """Write cost.json for a study that measures cost, unless the file already exists."""
     if study.kind in WITH_COST and not (root / "cost.json").exists():
         measure_cost(study, root, Options(**{**study.options, **options, "steps": 1}))
 
@@ -157,7 +157,7 @@ def check_engine_options(
     """Refuse options that the engine does not support, and numbers that are too small."""
     if callbacks and engine != "local":
         raise UserError(
-            f"{', '.join(callbacks)} cannot watch other machines of a cluster; use --engine local."
+            f"{', '.join(callbacks)} cannot track training on other machines; use --engine local."
         )
     if address is not None and engine != "ray":
         raise UserError(
@@ -263,7 +263,8 @@ def name_the_same(runs: Sequence[Run], cohorts: Sequence[PlannedCohort]) -> None
 
 
 def _copy_under_name(folder: Path, original: Run, run: Run) -> None:
-    """Copy the folder of a run to its other name, unless that is the same or exists already."""
+    """Copy the folder of a run to its other name, unless the name is the same or the copy already
+    exists."""
     copy = folder / run.id
     if run.label == original.label or copy.exists():
         return

@@ -369,8 +369,7 @@ def _action_adapter(
         kind = "integer" if isinstance(space, spaces.Box) else type(space).__name__
         raise UserError(
             f"Task {name!r} takes {kind} actions; agents only support continuous actions. Choose "
-            "an "
-            "environment with a Box as its action space."
+            "an environment with a Box as its action space."
         )
     if np.any(np.abs([space.low, space.high]) >= np.finfo(np.float32).max):
         raise UserError(

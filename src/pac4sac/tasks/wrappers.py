@@ -40,7 +40,7 @@ class TargetReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._high = _limits("high", high, space, np.inf)
         if np.any(self._low > self._high):
             raise UserError(
-                "The wrapper sparse-target has a lower limit above the upper one; "
+                "The wrapper sparse-target has a lower limit above the upper limit; "
                 "swap low and high."
             )
 

@@ -29,7 +29,7 @@ VERSION = 1
 KEPT_APART = "kept-"  # prefix of checkpoints from before a run's failure
 KEPT = 2  # the newest checkpoint, and the previous one in case the newest is damaged
 FILES = ("learner.safetensors", "pool.safetensors", "progress.json")
-# Required tensors: number of dimensions, the first of which is the run, and type.
+# Required tensors, with their type and number of dimensions; the first dimension is the run.
 LEARNER = {"replay": 3, "observation": 2, "action": 2, "incoming": 2}
 POOL = {"seed": 1, "episode": 1, "steps": 1, "actions": 3, "observation": 2, "parked": 1}
 PROGRESS = {"status": list, "details": list, "logs": list, "placement": dict, "complete": bool}

@@ -302,8 +302,8 @@ class Trial:
             for x in (state, fresh)
         )
         wrong = (
-            "An agent loaded from its file acts differently: tensors besides the networks that "
-            "acting needs must be in "
+            "An agent loaded from its file acts differently: tensors that acting needs, "
+            "other than networks, must be in "
         )
         require(
             torch.equal(now, later),
@@ -325,8 +325,8 @@ class Trial:
         gap = disagreement(before, expected, self.learned(learner))
         require(
             gap is None,
-            f"Traced for the compiler, the update computes something else ({gap}): a value "
-            "became a constant.",
+            f"The traced update does not compute the same as the original ({gap}): the trace "
+            "turned a value into a constant.",
         )
 
 

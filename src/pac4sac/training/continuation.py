@@ -120,5 +120,5 @@ def _copy_run(source: Path, target: Path, run: Run) -> None:
         shutil.copyfile(log, target / log.name)
     about = read_json(source / "run.json") | run.describe()
     about |= {"status": Status.INTERRUPTED, "status_detail": None}
-    about.pop("logs", None)  # checksums of the ended logs
+    about.pop("logs", None)  # checksums of the completed logs
     write_json(target / "run.json", sealed(about))

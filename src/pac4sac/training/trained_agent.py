@@ -308,8 +308,7 @@ def load_chosen(path: str | Path, task: Environment | None, stacklevel: int) -> 
     if (count := len(agents_below(folder))) > 1:
         warnings.warn(
             f"{folder} has {count} agents; {path.parent.name} is used, because it has the best "
-            "last "
-            "returns. To use another agent, give its run folder.",
+            "last returns. To use another agent, give its run folder.",
             stacklevel=stacklevel,
         )
     about, tensors = read_agent_file(path)

@@ -1,7 +1,7 @@
-"""Resources that the jobs of a study request from Slurm: their check, and their form for submitit.
+"""Resources that the jobs of a study request from Slurm: checks, and the form for submitit.
 
-A study file may come from somebody else, and a file never chooses what code runs. So it may use
-only those options of sbatch that choose where and when a job runs."""
+A study file may come from another person, and a file must not choose which code runs. It may
+therefore use only the options of sbatch that choose where and when a job runs."""
 
 import math
 import re

@@ -225,7 +225,8 @@ class Search:
             )
 
     def _next_batch(self, most: int) -> tuple[list[Trial], Path]:
-        """Return a batch of a killed worker, or a new one; an empty batch if there is none."""
+        """Return a batch of a killed worker, or a new batch; the batch is empty if no trial is
+        left."""
         self._fail_lost_trials()
         for place, left in self._left_batches().items():
             return [Trial(self.study, trial._trial_id) for trial in left], Path(place)
