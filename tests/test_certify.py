@@ -56,8 +56,8 @@ def test_the_page_shows_measurements_bounds_and_failing_assumptions(certificate)
     for expected in (
         "pac4sac-seed1 on drift",
         "Is the critic biased?",
-        "How wide is a calibrated interval?",
-        "How good is the policy, at least?",
+        "How wide is a valid interval?",
+        "What return is guaranteed?",
         "m_p − G",
         "along the episode",
         "McAllester, as printed",
