@@ -196,8 +196,7 @@ def kl_inverse(q: Real, level: Real) -> Tensor:
     """Return the largest p with kl(q‖p) ≤ level, for q in [0, 1]. It is differentiable (Reeb et al.
     2018, appendix)."""
     q, level = _checked(q=q, level=level)
-    # type: ignore[no-untyped-call]
-    inverse: Tensor = _KlInverse.apply(*torch.broadcast_tensors(q, level))
+    inverse: Tensor = _KlInverse.apply(*torch.broadcast_tensors(q, level))  # type: ignore[no-untyped-call]
     return inverse
 
 
