@@ -122,7 +122,7 @@ def algorithm_name(algo: str | type[Agent]) -> str:
     """Return the name of an algorithm, given as a name or a class.
 
     Raises:
-        UserError: If it is neither a name nor a class of agents.
+        UserError: If `algo` is neither a name nor a class of agents.
     """
     if isinstance(algo, str):
         return algo

@@ -48,7 +48,7 @@ def append_line(path: Path, line: str) -> None:
     """Append a line to a regular file, and make the file if it is missing.
 
     Raises:
-        OSError: If it cannot be written, or is a pipe, which would block the writer.
+        OSError: If the file cannot be written, or is a pipe, which would block the writer.
     """
     with open(path, "a", opener=_open_at_once) as file:
         file.write(f"{line}\n")
@@ -115,7 +115,7 @@ def read_file(path: Path) -> bytes:
     """Return the content of a regular file.
 
     Raises:
-        OSError: If it cannot be read, or is too large to be a file of this package.
+        OSError: If the file cannot be read, or is too large to be a file of this package.
     """
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size > LARGEST_FILE:
@@ -149,7 +149,8 @@ def parse_json(data: bytes | str) -> Any:
     """Parse JSON strictly.
 
     Raises:
-        ValueError: If it is not JSON, or has a lone surrogate or a number of more than 64 bits.
+        ValueError: If the text is not JSON, or has a lone surrogate or a number of more than 64
+            bits.
     """
     data = data.encode() if isinstance(data, str) else data
     try:
@@ -172,7 +173,7 @@ def read_json(path: Path, kinds: Kinds = ANY, version: int | None = None) -> dic
     """Return the content of a JSON file that this package wrote.
 
     Raises:
-        UserError: If it is unreadable, has another version, or lacks an entry of `kinds`.
+        UserError: If the file is unreadable, has another version, or has no valid entry of `kinds`.
     """
     try:
         about = parse_json(read_file(path))
@@ -187,7 +188,7 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the text and the parsed content of a user's TOML file.
 
     Raises:
-        UserError: If it is unreadable.
+        UserError: If the file is unreadable.
     """
     try:
         text = read_file(path).decode()
@@ -236,7 +237,7 @@ def check_kinds(about: Any, kinds: Kinds, what: str, version: int | None = None)
         version: Required value of its entry "version", if it has this entry.
 
     Raises:
-        UserError: If it is not such a mapping.
+        UserError: If the value is not such a mapping.
     """
     if not isinstance(about, dict):
         raise UserError(f"{what} is damaged: it is not a table of names and values; {COPY}")

@@ -118,7 +118,7 @@ def our_settings(settings: Mapping[str, Any], known: Container[str]) -> dict[str
 
 
 def our_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename options of training to our names, if they mean exactly the same.
+    """Rename training options to our names, if they mean exactly the same.
 
     Raises:
         UserError: If an option is given under two names.

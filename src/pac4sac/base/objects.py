@@ -68,7 +68,7 @@ def object_of(name: str, what: str) -> Any:
         what: What the object is, for error messages.
 
     Raises:
-        UserError: If it is not found, or its module is not trusted.
+        UserError: If the object is not found, or its module is not trusted.
     """
     check_script(name)
     if not is_in_process(name):

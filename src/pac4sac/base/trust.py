@@ -105,7 +105,8 @@ def own_class(name: str, what: str, base: type[Any]) -> type[Any]:
         base: Class from which it must be derived.
 
     Raises:
-        UserError: If it is not such a class, cannot be imported, or its module is not trusted.
+        UserError: If the name is not such a class, cannot be imported, or its module is not
+            trusted.
     """
     module, _, class_name = name.rpartition(":")
     if not (module and class_name):

@@ -141,7 +141,7 @@ T = TypeVar("T")
 
 
 def with_options(*names: str, otherwise: str = "") -> Callable[[type[T]], type[T]]:
-    """Return a decorator that gives a command a flag for each of these options of training.
+    """Return a decorator that gives a command a flag for each of these training options.
 
     Args:
         names: Fields of `Options`, which also have the default, type and help.
@@ -205,7 +205,7 @@ def _words(option: "Field[Any]") -> list[str]:
 
 
 def options_of(command: object) -> dict[str, Any]:
-    """Return the values of a command's options of training."""
+    """Return the values of a command's training options."""
     given = {name: getattr(command, name, None) for name in OPTIONS}
     return {name: value for name, value in given.items() if value is not None}
 

@@ -64,7 +64,7 @@ def _unknown(tokens: list[str], program: str, help_text: Callable[[], str]) -> s
     """Describe an unknown option in a sentence, with similar ones."""
     token = next((each for each in tokens if each.startswith("-")), tokens[0])
     if not token.startswith("-"):
-        return f"{program} has one argument too many: {token!r}."
+        return f"{program} got an unexpected argument: {token!r}."
     name = token.partition("=")[0]
     options = sorted(set(re.findall(r"--[a-z][a-z-]+", help_text())))
     hint = f" Did you mean {' or '.join(close)}?" if (close := similar(name, options)) else ""

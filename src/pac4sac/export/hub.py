@@ -230,6 +230,6 @@ def client() -> Any:
     """Return the client module of the Hub.
 
     Raises:
-        UserError: If it is not installed.
+        UserError: If huggingface_hub is not installed.
     """
     return import_extra("hub", "An upload needs huggingface_hub", "huggingface_hub")

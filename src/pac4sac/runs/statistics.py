@@ -95,7 +95,7 @@ def bias_verdict(bias: Estimate) -> str:
 def interquartile_mean(strata: Sequence[ArrayLike], seed: int = SEED) -> Estimate:
     """Return the interquartile mean of each task's runs, averaged over tasks.
 
-    The interval is a stratified percentile bootstrap. All tasks have the same weight, whatever
+    The interval is a stratified percentile bootstrap. All tasks have the same weight, regardless of
     their number of seeds.
     """
 

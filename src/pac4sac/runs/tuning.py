@@ -38,7 +38,7 @@ def read_search(path: Path) -> dict[str, Any]:
     """Return the content of a tune.json.
 
     Raises:
-        UserError: If it is damaged.
+        UserError: If the file is damaged.
     """
     about = read_json(path, KINDS, VERSION)
     for trial in about["trials"]:

@@ -223,8 +223,7 @@ def _stale_among(runs: Iterable[Run], known: Sequence[RunRecord]) -> dict[str, R
 
 
 def _known_stale(study: Study, known: Sequence[RunRecord]) -> dict[str, str]:
-    """Return the identities of known runs by other code, with their identities by the current
-    code."""
+    """Map the identities of known stale runs to their identities with the current code."""
     if not known:
         return {}
     stale = _stale_among(study.runs(), known)
@@ -253,7 +252,7 @@ def _begun_cohorts(
 
 
 def _is_kept(cohort: PlannedCohort, runs: int, edited: str, keep_stale: bool) -> bool:
-    """Return whether a cohort trained by other code is kept, and warn of it.
+    """Return whether a cohort from another version of the code is kept, with a warning.
 
     Args:
         cohort: The cohort.
@@ -407,7 +406,7 @@ def _expected_runs(study: Study) -> list[dict[str, Any]]:
 
 
 def _stale_identities(study: Study, root: Path) -> dict[str, str]:
-    """Return the identities of runs by other code, with their identities by the current code."""
+    """Map the identities of stale runs to their identities with the current code."""
     stale: dict[str, str] = {}
     for stored in stored_cohorts(study, root):
         if stored.edited:

@@ -55,7 +55,7 @@ def train_and_report(
     Args:
         study: The study.
         root: Folder of the study.
-        watcher: Is informed of the progress.
+        watcher: Object that is informed of the progress.
         options: Training options; they override those of the study.
         into: Archive for its runs. Runs in the archive are not trained again, and the report covers
             the whole archive.

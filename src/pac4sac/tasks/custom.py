@@ -71,7 +71,7 @@ def check_new(spec: EnvSpec, env: Env) -> None:
     """Refuse a function that returns the same environment each time.
 
     Raises:
-        UserError: If it returned the same environment as in the previous call.
+        UserError: If the function returned the same environment as in the previous call.
     """
     if spec.id not in _specs:
         return

@@ -32,8 +32,8 @@ def choose_offscreen_rendering() -> None:
 
 
 def withdraw_choice() -> bool:
-    """Undo the choice permanently if dm_control cannot be imported with it; return whether there
-    was one."""
+    """Undo the choice permanently if dm_control cannot be imported with it, and return whether a
+    choice was undone."""
     if os.environ.get(VARIABLE) not in _choices:
         return False
     del os.environ[VARIABLE]

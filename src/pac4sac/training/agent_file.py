@@ -66,7 +66,7 @@ def agent_file(path: str | Path) -> Path:
     shipped agent.
 
     Raises:
-        UserError: If there is no agent, or more than one.
+        UserError: If there is no agent, or more than one agent.
     """
     path = Path(path)
     check_links(path)
@@ -165,7 +165,7 @@ def read_agent_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return the description and the tensors of an agent file, after a check of its checksum.
 
     Raises:
-        UserError: If it is damaged, or a weight is not a finite number.
+        UserError: If the file is damaged, or a weight is not a finite number.
     """
     try:
         arrays, texts = tensor_file.read(path)

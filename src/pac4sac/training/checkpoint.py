@@ -176,7 +176,7 @@ def _load(folder: Path, fingerprint: str) -> Checkpoint:
     """Return the content of a checkpoint.
 
     Raises:
-        DamagedCheckpoint: If it is damaged or belongs to another cohort.
+        DamagedCheckpoint: If the checkpoint is damaged or belongs to another cohort.
     """
     checksums = _checksums(folder, fingerprint)
     for name in FILES:

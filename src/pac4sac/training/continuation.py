@@ -23,7 +23,7 @@ from pac4sac.training.run_folder import attempts, retry_folder
 
 LAST_AXIS = ("metrics", "metrics_count")  # tensors of a learner whose last axis is runs
 COUNTERS = ("step", "update")
-FAILURES = "failures"  # of a pool: a text about all runs
+FAILURES = "failures"  # part of a pool's snapshot that is a string about all runs
 
 
 def continue_apart(source: Path, labels: Container[str], target: Path, steps: int) -> bool:

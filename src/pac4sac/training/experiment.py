@@ -300,8 +300,7 @@ def resume(
         The experiment, complete or stopped.
 
     Raises:
-        UserError: If there is no experiment to resume, or it was trained by another version of the
-            code.
+        UserError: If there is no experiment to resume, or another version of the code trained it.
 
     Example:
         >>> pac4sac.resume("experiments/pendulum-v1-sac").complete

@@ -21,7 +21,7 @@ def _option(default: Any, allowed: Allowed, help: str, metavar: str | None = Non
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Hold the options of training, which `train` and `compare` accept as keyword arguments.
+    """Hold the training options, which `train` and `compare` accept as keyword arguments.
 
     On the same kind of device, only the options `precision`, `start_from` and `stop_when_solved`
     change the results of a run.

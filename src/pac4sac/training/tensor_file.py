@@ -108,8 +108,8 @@ def read(path: Path) -> TensorFile:
     """Return the content of a file as views; only the header is read.
 
     Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is not a valid file, with the reason.
+        OSError: If the file cannot be read.
+        ValueError: If the file is not valid; the message has the reason.
     """
     entries, texts, start = _read_header(path)
     data = np.memmap(path, np.uint8, "c") if entries else np.empty(0, np.uint8)
@@ -150,7 +150,7 @@ def _check_places(entries: Sequence[Entry], size: int) -> None:
     """Refuse tensors that do not follow each other and fill the data of a file.
 
     Raises:
-        ValueError: If they overlap, leave gaps, or end before or after the data.
+        ValueError: If tensors overlap, leave gaps, or end before or after the data.
     """
     end = 0
     for entry in sorted(entries, key=lambda entry: (entry.begin, entry.end)):
@@ -158,14 +158,14 @@ def _check_places(entries: Sequence[Entry], size: int) -> None:
             raise ValueError("its tensors overlap or leave gaps")
         end = entry.end
     if end != size:
-        raise ValueError("its tensors are cut or followed by something else")
+        raise ValueError("its data are too short or too long for its tensors")
 
 
 def _entry(name: str, about: Any) -> Entry:
     """Return an entry of a header, after a check of its size.
 
     Raises:
-        ValueError: If it is damaged or has an unsupported type.
+        ValueError: If the entry is damaged or has an unsupported type.
     """
     try:
         dtype, shape, (begin, end) = about["dtype"], about["shape"], about["data_offsets"]

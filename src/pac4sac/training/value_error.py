@@ -8,7 +8,7 @@ discounted soft return
 of π itself (one action, no shooting), with the current α. A time limit does not end the return. The
 rest of the return is unknown and is replaced with the critic's own soft value. A step is judged
 only if this rest has a small weight γ^(T−t), so at least 1 − TAIL of a constant bias is measured.
-All values are in units of the environment's rewards, whatever the scale of the critic.
+All values are in units of the environment's rewards, for any scale of the critic.
 """
 
 import math
