@@ -201,7 +201,7 @@ def test_a_header_that_does_not_fit_its_file_is_refused(tmp_path: Path, entry: A
 @pytest.mark.parametrize(
     ("name", "command", "expected"),
     [
-        (AGENT, "evaluate {x} --episodes 1", "followed by something else"),
+        (AGENT, "evaluate {x} --episodes 1", "too short or too long for its tensors"),
         (AGENT.with_name("run.json"), "report {x} --out {out}", "has more than 512 MB"),
         (Path("experiment.json"), "resume {x} --steps 80", "has more than 512 MB"),
     ],

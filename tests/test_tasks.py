@@ -305,7 +305,7 @@ IMAGE = spaces.Box(0, 255, (8, 8, 3), np.uint8)
     [
         (
             {"action_space": spaces.Discrete(4)},
-            "takes Discrete actions; choose an environment with continuous",
+            "takes Discrete actions; agents only support continuous actions",
         ),
         ({"action_space": spaces.MultiDiscrete([2, 3])}, "takes MultiDiscrete actions"),
         ({"action_space": spaces.Box(0, 3, (2,), np.int64)}, "takes integer actions"),
@@ -314,8 +314,11 @@ IMAGE = spaces.Box(0, 255, (8, 8, 3), np.uint8)
             {"action_space": spaces.Box(-np.inf, 1, (2,), np.float32)},
             "unbounded action space.* wrap the environment",
         ),
-        ({"observation_space": IMAGE}, "observes images"),
-        ({"observation_space": spaces.Dict(camera=IMAGE, speed=UNIT)}, "observes images"),
+        ({"observation_space": IMAGE}, "has images as observations"),
+        (
+            {"observation_space": spaces.Dict(camera=IMAGE, speed=UNIT)},
+            "has images as observations",
+        ),
         (
             {"observation_space": spaces.Sequence(UNIT)},
             "observes a Sequence, which has no fixed length",
