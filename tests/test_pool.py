@@ -318,7 +318,8 @@ def test_a_nondeterministic_environment_is_named_and_continues_from_its_replay(w
         play(pool, range(4))
         snapshot = pool.snapshot()
         with pytest.warns(
-            UserWarning, match=r"not deterministic given its seed.* Seed 5 continues from it"
+            UserWarning,
+            match=r"not deterministic given its seed.* Seed 5 continues from that observation",
         ):
             seen = resumed.restore(snapshot)
         differs = (seen != snapshot["observation"]).any(axis=1)
@@ -460,7 +461,8 @@ def test_a_run_with_a_different_replay_after_a_death_continues_with_a_warning():
         for worker in children():
             os.kill(worker, signal.SIGKILL)
         with pytest.warns(
-            UserWarning, match=r"not deterministic given its seed.* Seed 5 continues from it"
+            UserWarning,
+            match=r"not deterministic given its seed.* Seed 5 continues from that observation",
         ):
             seen += play(pool, range(4, 30))
         assert pool.failures == {}

@@ -297,7 +297,7 @@ def test_a_run_whose_simulator_cannot_be_restored_is_not_lost(tmp_path: Path) ->
     task = Task("unseeded", "pool_environments:Faulty-v0", 20, env_kwargs=kwargs)
     # amid the first episodes
     folder = train(tmp_path / "x", task=task, steps=6, settings={"warmup": 8}).folder
-    with pytest.warns(UserWarning, match="Seed 0 continues from it"):
+    with pytest.warns(UserWarning, match="Seed 0 continues from that observation"):
         assert pac4sac.resume(folder, steps=60).complete
     assert about(folder, RUNS[0])["replay_mismatch"] == [
         6
