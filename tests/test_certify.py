@@ -225,7 +225,7 @@ def test_critics_without_a_posterior_are_measured_and_certified_too(
     found = pac4sac.certify(experiments / algo / "runs" / f"{algo}-seed0", episodes=EPISODES)
     assert {row.data for row in found.rows} == {"fresh"}
     assert found.kl is None
-    assert any("have no distribution" in remark for remark in found.remarks)
+    assert any("do not apply" in remark for remark in found.remarks)
     assert {one.deviation for one in found.calibration} == ({deviation} if deviation else set())
     assert any(row.says == "certificate" for row in found.rows)
     assert "shooting" not in found.bias
