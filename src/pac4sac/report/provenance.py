@@ -248,13 +248,13 @@ def _mixture(task: str, variants: Iterable[Variant]) -> str:
         exceptions.append(f"{', '.join(labels)} {_used(way)}")
     named = "; ".join(exceptions)
     return (
-        f"Precision and device are not the same for all runs on {task}: {named}; "
+        f"The runs on {task} differ in precision and device: those of {named}; "
         f"all others {_used(usual)}."
     )
 
 
 def _used(way: str) -> str:
-    return "did not record them" if way == NOT_RECORDED else f"used {way}"
+    return "have no record of precision and device" if way == NOT_RECORDED else f"used {way}"
 
 
 def _precision_and_device(of_variant: tuple[Variant, RunRecord]) -> str:

@@ -185,7 +185,7 @@ def _threshold_on_task(context: Context, title: str) -> list[Block]:
         return []
     rows = [(label, *means.values()) for label, means in swept.items()]
     name = f"threshold-{file_name(title)}"
-    caption = f"{title}: mean episodes until solved by return threshold"
+    caption = f"{title}: mean episodes until solved, for each return threshold"
     heads = [f"{threshold:g}" for threshold in swept[results[0].label]]
     first = context.groups[title][0]  # the page's slider covers the other groups
     drawn = [(f"{caption} (dashed: the task's threshold). {first.title}", first.members)]
@@ -235,7 +235,7 @@ def _solved_after(run: RunRecord, threshold: float, e_max: int) -> int | None:
 def sweep_figure(variants: Sequence[Variant]) -> Figure:
     """Draw the mean episodes until solved over the return threshold."""
     figure, (panel,) = figures.new_figure(
-        f"Episodes until solved by return threshold on {variants[0].task.title}", 1
+        f"Episodes until solved, for each return threshold, on {variants[0].task.title}", 1
     )
     for variant in variants:
         swept = sweep(variant, DRAWN)

@@ -175,7 +175,7 @@ def _entry(name: str, about: Any) -> Entry:
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ValueError(f"{name} has the type {dtype}, but only {', '.join(DTYPES)} are supported")
     if not all(type(number) is int and 0 <= number < 2**60 for number in numbers):
-        raise ValueError(f"the shape of {name} is damaged")
+        raise ValueError(f"{name} has an invalid shape")
     if end - begin != math.prod(shape) * DTYPES[dtype].itemsize or len(shape) > 16:
         raise ValueError(f"the shape of {name} does not fit its size")
     return Entry(name, DTYPES[dtype], tuple(shape), begin, end)
