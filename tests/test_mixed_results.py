@@ -47,30 +47,55 @@ class TestEditOfThePackage:
         shutil.copytree(PACKAGE, copied, ignore=shutil.ignore_patterns("__pycache__", "agents.bak"))
         return copied
 
-    def compare(self, package: Path, *more: str) -> str:
-        settings = [f"{name}={value}" for name, value in SETTINGS.items()]
-        command = [sys.executable, "-m", "pac4sac", "compare", "Pendulum-v1", "--algos", "sac,td3"]
-        command += ["--seeds", "0", "--steps", "60", "--out", "study", "--set", *settings, *more]
+    def command(self, package: Path, *words: str) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"PYTHONPATH": str(package.parent)}
-        done = subprocess.run(
+        command = [sys.executable, "-m", "pac4sac", *words]
+        return subprocess.run(
             command, cwd=package.parent, env=environment, capture_output=True, text=True
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout + done.stderr
 
-    def test_is_reported_and_its_runs_are_trained_again(self, package: Path) -> None:
-        self.compare(package)
+    def compare(self, package: Path, algos: str, seeds: str, *more: str) -> str:
+        settings = [f"{name}={value}" for name, value in SETTINGS.items()]
+        words = ["compare", "Pendulum-v1", "--algos", algos, "--seeds", seeds, "--steps", "60"]
+        done = self.command(package, *words, "--out", "study", "--set", *settings, *more)
+        assert done.returncode == 0, done.stderr
+        return " ".join((done.stdout + done.stderr).split())
+
+    def edit(self, package: Path) -> str:
+        """Change the Bellman target of SAC; return the source as it was."""
         file = package / "agents" / "sac.py"
         text = file.read_text()
         assert BOOTSTRAP in text
         file.write_text(text.replace(BOOTSTRAP, f"0.5 * ({BOOTSTRAP})"))
+        return text
+
+    def test_is_reported_and_its_runs_are_trained_again(self, package: Path) -> None:
+        self.compare(package, "sac,td3", "0")
+        text = self.edit(package)
         folder = package.parent / "study" / "experiments"
         before = set(folder.iterdir())
-        shown = " ".join(self.compare(package).split())
+        shown = self.compare(package, "sac,td3", "0")
         assert "the source of pac4sac.agents.sac was edited" in shown
         assert len(set(folder.iterdir()) - before) == 1  # SAC alone: TD3 does not use that file
-        file.write_text(text + "\n# A comment.\n")
-        assert "was edited" not in self.compare(package)
+        (package / "agents" / "sac.py").write_text(text + "\n# A comment.\n")
+        assert "was edited" not in self.compare(package, "sac,td3", "0")
+
+    def test_sets_runs_of_further_seeds_apart_and_ends_extensions(self, package: Path) -> None:
+        study = package.parent / "study"
+        self.compare(package, "sac,td3", "0,1")
+        self.edit(package)
+        (experiment,) = study.glob("experiments/*-sac*")
+        refused = self.command(package, "resume", str(experiment), "--steps", "120")
+        assert refused.returncode == 2
+        assert "the source of pac4sac.agents.sac was edited" in refused.stderr
+        assert {run.task["steps"] for run in read_runs(experiment)} == {60}
+        shown = self.compare(package, "sac,td3", "0:3", "--keep-stale")
+        assert "sac (by older code) 2 of 2" in shown
+        assert "sac 1 of 1" in shown
+        shown = self.compare(package, "sac,td3", "0:3")
+        assert "sac 3 of 3" in shown
+        runs = [run.record for run in collect([study]).runs if run.record.algo == "sac"]
+        assert len({str(run.about["code"]) for run in runs}) == 1
 
 
 class TestExtension:
@@ -263,6 +288,7 @@ def test_a_comparison_whose_runs_were_extended_trains_runs_of_its_own_length(
         pac4sac.resume(experiment, steps=120)
     again = small_compare(tmp_path / "study")
     assert [run.task["steps"] for run in again.runs] == [60, 60]
+    assert [run.evaluations[-1]["step"] for run in again.runs] == [60, 60]
     assert len(again.rows) == 2
 
 

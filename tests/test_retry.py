@@ -1,6 +1,7 @@
 """Runs that fail are trained again, alone, from their last checkpoint before the failure."""
 
 import dataclasses
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -139,6 +140,26 @@ def test_exit_codes_and_means_count_failed_runs(
     assert "pac4sac resume" in shown
     table = result_table(read_runs(folder), Console(width=200))
     assert "mean ± std of 1 of 2" in list(table.columns[0].cells)
+
+
+def test_means_leave_out_a_run_that_failed_in_its_first_episode(tmp_path: Path) -> None:
+    fault = {"victim": simulator_seed(1, "train", 0), "at": 3}
+    task = Task("drift", "training_environments:Drift-v0", 30, 20.0, env_kwargs=fault)
+    runs = train(tmp_path / "x", task=task, evaluate_every=0).runs
+    assert [run.status for run in runs] == ["finished", "failed"]
+    rows = zip(*(column.cells for column in result_table(runs, Console(width=200)).columns))
+    finished, _, mean = ([*map(str, row)] for row in rows)
+    assert mean[2:4] == finished[2:4]  # episodes until solved, and regret
+
+
+def test_a_training_in_which_one_of_two_runs_failed_exits_with_3(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    marker.write_text("1")
+    kwargs = {"fault": "raise some times", "victim": simulator_seed(1, "train", 3), "at": 3}
+    task = ["horizon=20", f"env_kwargs={json.dumps(kwargs | {'marker': str(marker)})}"]
+    line = f"train pool_environments:Faulty-v0 --algo sac --seeds 0:2 --steps {STEPS} --workers 0"
+    line += f" --evaluation-episodes 0 --out {tmp_path / 'x'} --set width=8 depth=1 batch=8"
+    assert main([*line.split(), "--set-task", *task]) == 3
 
 
 def test_a_study_counts_failed_runs_as_to_be_trained_until_the_last_attempt(

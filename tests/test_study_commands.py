@@ -12,6 +12,7 @@ from pac4sac.base.stopping import StopRequest
 from pac4sac.cli.main import main
 from pac4sac.studies.definition import load_study
 from pac4sac.studies.plan import begin
+from pac4sac.tasks.episodes import simulator_seed
 
 
 @pytest.fixture
@@ -245,3 +246,40 @@ def test_an_interrupted_study_has_the_exit_codes_of_training(
     assert (
         "1 cohort to train" if command[0] == "compare" else "2 cohorts to train"
     ) in capsys.readouterr().out
+
+
+FAULTY = """
+tasks = ["pool_environments:Faulty-v0"]
+seeds = "0:2"
+[task."pool_environments:Faulty-v0"]
+horizon = 20
+steps = 110
+env_kwargs = {{fault = "raise some times", victim = {victim}, at = 3, marker = "{marker}"}}
+[options]
+device = "cpu"
+backend = "eager"
+workers = 0
+evaluation_episodes = 0
+[set]
+width = 8
+depth = 1
+batch = 8
+warmup = 40
+[[variant]]
+algo = "sac"
+"""
+
+
+@pytest.mark.parametrize(("failures", "code", "runs"), [(1, 0, "2 of 2"), (9, 3, "1 of 2")])
+def test_a_study_trains_a_failed_run_again(
+    tmp_path: Path, failures: int, code: int, runs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    marker, study = tmp_path / "marker", tmp_path / "mine.toml"
+    study.write_text(FAULTY.format(victim=simulator_seed(1, "train", 3), marker=marker))
+    marker.write_text(str(failures))
+    more = ["--trust", "pool_environments", "--out", str(tmp_path / "study")]
+    assert main(["study", "run", str(study), *more]) == code
+    shown = capsys.readouterr()
+    assert "sac-seed1 failed" in shown.err
+    assert "attempt 1 of 3" in shown.err
+    assert runs in shown.out
