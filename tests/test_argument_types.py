@@ -34,7 +34,12 @@ SHIPPED = "cartpole-swingup"
         (pac4sac.tune, SEARCH | {"task": 3}, "task", ["pac4sac.Task", "3"]),
         (pac4sac.tune, SEARCH | {"trials": "x"}, "trials", ["a whole number", "'x'"]),
         (pac4sac.tune, SEARCH | {"space": 3}, "space", ["a dictionary", "3"]),
-        (pac4sac.compare, {"task": "x", "algos": ["sac"], "watcher": 1.5}, "watcher", ["1.5"]),
+        (
+            pac4sac.compare,
+            {"task": "Pendulum-v1", "algos": "sac,td3", "watcher": 1.5},
+            "watcher",
+            ["1.5"],
+        ),
     ],
 )
 def test_a_wrong_type_is_refused_with_the_name_of_the_parameter(

@@ -147,8 +147,8 @@ def test_means_leave_out_a_run_that_failed_in_its_first_episode(tmp_path: Path) 
     task = Task("drift", "training_environments:Drift-v0", 30, 20.0, env_kwargs=fault)
     runs = train(tmp_path / "x", task=task, evaluate_every=0).runs
     assert [run.status for run in runs] == ["finished", "failed"]
-    rows = zip(*(column.cells for column in result_table(runs, Console(width=200)).columns))
-    finished, _, mean = ([*map(str, row)] for row in rows)
+    columns = [column.cells for column in result_table(runs, Console(width=200)).columns]
+    finished, _, mean = ([*map(str, row)] for row in zip(*columns, strict=True))
     assert mean[2:4] == finished[2:4]  # episodes until solved, and regret
 
 

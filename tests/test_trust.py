@@ -65,10 +65,12 @@ class Trap:
         safetensors.torch.save_file(tensors, self.agent, {FORMAT: json.dumps(label)})
         return self
 
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """As a user types it: in a process of its own that was told nothing."""
+    def run(self, *command: str, without: str = "") -> subprocess.CompletedProcess[str]:
+        """As a user types it: in a process of its own that was told nothing; perhaps where a module
+        is not installed."""
         variables = {name: value for name, value in os.environ.items() if name != TRUSTED}
-        script = "import sys; from pac4sac.cli.main import main; sys.exit(main())"
+        script = WITHOUT.format(without) if without else ""
+        script += "import sys; from pac4sac.cli.main import main; sys.exit(main())"
         call = [sys.executable, "-P", "-c", script, *command]
         variables["PYTHONPATH"] = str(ROOT)
         return subprocess.run(
@@ -269,11 +271,34 @@ def test_a_folder_with_custom_runs_is_compared_without_their_code(trap):
     assert not trap.mark.exists()
 
 
-OPTIONAL = "pygame"  # of Gymnasium, which draws with it
+WITHOUT = """
+import sys
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+def find_outside_packages(name, path=None, target=None):
+    if name == {!r}:
+        path = [place for place in path or sys.path if "site-packages" not in place]
+    return find(name, path, target)
+PathFinder.find_spec = find_outside_packages
+"""
 
 
-def test_optional_modules_are_never_imported_from_the_working_directory(trap):
-    (trap.folder / f"{OPTIONAL}.py").write_text(PAYLOAD.format(mark=str(trap.mark)))
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [("pygame", "watch shared"), ("onnxscript", "export shared --onnx policy.onnx")],
+)
+@pytest.mark.parametrize("trusted", ["gymnasium", "pac4sac.agents.sac"])
+def test_missing_optional_modules_are_never_imported_from_the_working_directory(
+    trap, module, command, trusted
+):
+    (trap.folder / f"{module}.py").write_text(PAYLOAD.format(mark=str(trap.mark)))
+    done = trap.run(*command.split(), "--trust", trusted, without=module)
+    assert done.returncode == 2
+    assert module in done.stderr
+    assert not trap.mark.exists()
+
+
+def test_named_modules_import_from_their_folder_and_libraries_do_not(trap):
     (trap.folder / "helper.py").write_text("NUMBER = 1\n")
     own = trap.folder / "own_sac.py"
     own.write_text(
@@ -281,23 +306,21 @@ def test_optional_modules_are_never_imported_from_the_working_directory(trap):
         "    def end_of_episode(self, state, ended):\n        import late_helper\n"
     )
     (trap.folder / "late_helper.py").write_text("")
-    probe = "try:\n    import {0}\nexcept ImportError:\n    print('not found')\n"
+    probe = "try:\n    import optional, helper\nexcept ImportError:\n    print('not found')\n"
     code = "from pac4sac.base import trust\n" + (
         "with trust.consent_of_one_command():\n"
         "    trust.allow(['gymnasium', 'own_sac'])\n"
         "    trust.own_class('own_sac:Agent', 'algorithm', object)\n"
         "    import gymnasium\n"
     )
-    code += "".join(f"    {line}\n" for line in probe.format(f"no_{OPTIONAL}, helper").splitlines())
-    (trap.folder / f"no_{OPTIONAL}.py").write_text("")
+    code += "".join(f"    {line}\n" for line in probe.splitlines())
+    (trap.folder / "optional.py").write_text("")
     variables = {name: value for name, value in os.environ.items() if name != TRUSTED}
     done = subprocess.run(
         [sys.executable, "-P", "-c", code],
         cwd=trap.folder, env=variables | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("not found\n", "")
-    done = trap.run("watch", "shared", "--trust", "gymnasium")
-    assert not trap.mark.exists()
     trap.set(algo="own_sac:Agent")
     done = trap.run("evaluate", "shared", "--episodes", "1", "--trust", "own_sac")
     assert done.returncode == 0, done.stderr
