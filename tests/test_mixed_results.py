@@ -1,5 +1,6 @@
 """Results of different code, length or options are never mixed without a word."""
 
+import importlib.metadata
 import io
 import json
 import os
@@ -146,8 +147,10 @@ class TestEditedCode:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         train_for_study(tmp_path, "x", [0])
+        real = importlib.metadata.version
+        versions = {"gymnasium": "99.0"}
         monkeypatch.setattr(
-            "pac4sac.training.run.simulator_versions", lambda modules: {"gymnasium": "99.0"}
+            importlib.metadata, "version", lambda name: versions.get(name) or real(name)
         )
         with pytest.raises(UserError, match=r"gymnasium had version .* and now has 99\.0"):
             pac4sac.resume(tmp_path / "experiments" / "x", steps=120)

@@ -208,20 +208,26 @@ def test_a_header_that_does_not_fit_its_file_is_refused(tmp_path: Path, entry: A
 
 
 @pytest.mark.parametrize(
-    ("name", "command", "expected"),
+    ("name", "command", "code", "expected"),
     [
-        (AGENT, "evaluate {x} --episodes 1", "too short or too long for its tensors"),
-        (AGENT.with_name("run.json"), "report {x} --out {out}", "has more than 512 MB"),
-        (Path("experiment.json"), "resume {x} --steps 80", "has more than 512 MB"),
+        (AGENT, "evaluate {x} --episodes 1", 2, "too short or too long for its tensors"),
+        (AGENT.with_name("run.json"), "report {x} --out {out}", 2, "has more than 512 MB"),
+        (AGENT.with_name("episodes.jsonl"), "report {x} --out {out}", 0, "has more than 512 MB"),
+        (Path("experiment.json"), "resume {x} --steps 80", 2, "has more than 512 MB"),
     ],
 )
 def test_a_sparse_file_of_more_than_a_gigabyte_is_refused_unread(
-    experiment: Path, name: Path, command: str, expected: str, capsys: pytest.CaptureFixture[str]
+    experiment: Path,
+    name: Path,
+    command: str,
+    code: int,
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with (experiment / name).open("r+b") as file:
         file.truncate(3 * 2**29)
     words = command.format(x=experiment, out=experiment.parent / "out").split()
-    assert main(words) == 2
+    assert main(words) == code
     assert expected in capsys.readouterr().err
 
 
