@@ -73,7 +73,9 @@ def read_curves(files: Iterable[str | Path]) -> list[Curve]:
     for name, same in group_by(curves, key=_name).items():
         if len(same) > 1:
             places = " and ".join(curve.file for curve in same)
-            raise UserError(f"{_described(name)} is in {places}; each run must be in only one file.")
+            raise UserError(
+                f"{_described(name)} is in {places}; each run must be in only one file."
+            )
     return curves
 
 
