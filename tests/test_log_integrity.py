@@ -274,7 +274,7 @@ class TestReadersReportDamage:
 
     def test_a_certificate(self, damaged: Path) -> None:
         (remark,) = about_training(damaged / "runs" / SEEDS[0] / "agent.safetensors")
-        assert "Logs of its training are damaged: evaluations (" in remark
+        assert "logs of the training are damaged: evaluations (" in remark
 
     def test_an_archive_keeps_the_damage(self, damaged: Path, tmp_path: Path) -> None:
         with pytest.warns(UserWarning, match="damaged logs"):

@@ -285,4 +285,4 @@ def test_a_report_lists_runs_with_a_replay_mismatch(tmp_path: Path) -> None:
             strayed=[7][seed:],
         )
     text = write_report([tmp_path / "e"], tmp_path / "out").page.read_text()
-    assert re.search("mismatch in the replay[^:]*: <code>[^,]*sac-seed0</code>", text)
+    assert re.search("replay of their last episode[^:]*: <code>[^,]*sac-seed0</code>", text)
