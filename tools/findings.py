@@ -1,6 +1,6 @@
 """Put tables of the report into the pages of findings: python tools/findings.py
 
-They stand between two comments each, and are written anew.
+Each table replaces the text between its two comments.
 """
 
 import csv
@@ -17,26 +17,26 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [DOCS / "findings.md", DOCS / "findings-appendix.md"]
 SEARCHED = {
     "mixture": "mixture of five",
-    "mixture-by-member": "… one member for an episode",
-    "mixture-no-caution": "… no caution",
-    "mixture-cautious-targets": "… cautious targets",
-    "mixture-noise": "… noise in targets",
-    "mixture-learned-alpha-root": "… learned α",
+    "mixture-by-member": "… with one member per episode",
+    "mixture-no-caution": "… without caution",
+    "mixture-cautious-targets": "… with cautious targets",
+    "mixture-noise": "… with noise in targets",
+    "mixture-learned-alpha-root": "… with learned α",
     "index": "index head",
-    "index-caution": "… caution",
-    "index-little-noise": "… little noise, ξ = 0",
-    "index-learned-alpha-root": "… learned α",
+    "index-caution": "… with caution",
+    "index-little-noise": "… with little noise and ξ = 0",
+    "index-learned-alpha-root": "… with learned α",
 }
 
 
 def verdicts(results: Path) -> str:
-    """Return the table of the paper's claims on the report's first page."""
+    """Return the table of the paper's claims from the first page of the report."""
     report = (results / "README.md").read_text()
     return report[report.index("| Claim |") :].split("\n\n")[0]
 
 
 def uncertainties(results: Path) -> str:
-    """Return the results of the search: regret ÷ that of its baseline, and calibration."""
+    """Return the results of the search: regret ÷ baseline regret, and calibration of the std."""
 
     def rows(name: str) -> dict[str, dict[str, str]]:
         with (results / "tables" / f"search-mixture-{name}.csv").open(encoding="utf-8") as file:
@@ -58,7 +58,7 @@ def uncertainties(results: Path) -> str:
     tasks = [name for name in next(iter(regrets.values())) if "(steps=" in name]
     titles = [task.split(" (")[0].replace("-", " ").title() for task in tasks]
     header = ["Critic", *titles, "mean [95%]", "error ÷ std", "covered", "rank correlation"]
-    # Each change stands below what it changes, before them the others from the least regret on.
+    # Variants of a critic follow that critic. All other rows come first, by increasing regret.
     place = {label: number for number, label in enumerate(SEARCHED)}
     ranked = sorted(regrets, key=lambda label: place.get(label, -1))
     lines = [
