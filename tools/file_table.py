@@ -14,9 +14,10 @@ PACKAGE = ROOT / "src" / "pac4sac"
 PAGE = ROOT / "docs" / "files.md"
 INTRODUCTION = """# Files
 
-This page lists all Python and TOML files of `src/pac4sac`, except the studies, with the first
-sentence of their descriptions and their public names. [Architecture](architecture.md) explains how
-the packages fit together. `make docs-files` generates this page.
+This page lists all Python and TOML files of `src/pac4sac`, except the studies. For each file, it
+shows the first sentence of the description and the public names that the file defines.
+[Architecture](architecture.md) explains how the packages fit together. `make docs-files` generates
+this page.
 """
 
 

@@ -1,5 +1,5 @@
-"""PAC-Bayes bounds in the notation of the paper: m and v are mean and variance of the posterior, kl
-is D_KL(μ‖μ₀), and n is the number N of tuples.
+"""PAC-Bayes bounds in the notation of the paper: m and v are the mean and the variance of the
+posterior, kl is D_KL(μ‖μ₀), and n is the number N of tuples.
 
 The functions are pure, differentiable and batched. An argument is a tensor of any shape (shapes
 broadcast) or a plain number. Numbers are checked; tensors are not, for speed. The bounds assume

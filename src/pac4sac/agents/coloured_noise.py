@@ -1,4 +1,4 @@
-"""Exploration noise that is correlated over time, instead of independent in each step.
+"""Exploration noise that is correlated over time, instead of independent at each step.
 
 The noise is a sum of stationary first-order processes of unit variance,
 

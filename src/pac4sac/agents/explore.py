@@ -1,4 +1,4 @@
-"""PAC4SAC for exploration: multiple shooting with a sampled critic that is held for an episode.
+"""PAC4SAC for exploration: multiple shooting with a sampled critic that is kept for an episode.
 
 The paper's section on multiple shooting draws Q ~ μ independently for every candidate action, so
 each draw adds noise to the mean. Here the posterior is an ensemble, μ = (1/M) Σ_k δ_{Q_k}. One Q_k

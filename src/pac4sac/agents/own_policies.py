@@ -1,4 +1,4 @@
-"""An ensemble with a policy for each member; the policy of the drawn member acts."""
+"""An ensemble with a policy for each member; the policy of the sampled member acts."""
 
 import torch
 from torch import Tensor

@@ -1,5 +1,5 @@
 """Posterior sampling: act with one sample of the posterior, drawn at the start of an episode and
-held until its end. The posterior of an ensemble is uniform over its members."""
+kept until its end. The posterior of an ensemble is uniform over its members."""
 
 from abc import abstractmethod
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: the decay of a learning rate with the steps of its network."""
+"""Learning-rate schedules: how a learning rate decays with the gradient steps of its network."""
 
 import math
 

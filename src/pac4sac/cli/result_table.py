@@ -1,4 +1,4 @@
-"""The table of runs at the end of a training."""
+"""The table of runs at the end of training."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""The display of a study: bars while it trains, its cohorts, and its tables at the end."""
+"""The display of a study: progress bars and cohorts during training, and tables at the end."""
 
 import math
 import time

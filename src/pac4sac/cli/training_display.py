@@ -1,4 +1,4 @@
-"""The progress of a training: a live display on a terminal, lines of text elsewhere."""
+"""The progress of training: a live display in a terminal, lines of text elsewhere."""
 
 import contextlib
 import time

@@ -1,4 +1,4 @@
-"""The data of the displays of a training: returns of each run, speed and time left."""
+"""The data that displays of training show: returns of each run, speed and time left."""
 
 import time
 from collections import deque

@@ -1,4 +1,4 @@
-"""The claims of the paper, their verdicts by our runs, and the section that shows them."""
+"""The claims of the paper, the verdicts of our runs on them, and the section that shows them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The section on cost: seconds per 1000 steps on every machine that was timed."""
+"""The section on cost: seconds per 1000 steps on every machine with measurements."""
 
 import shlex
 from collections.abc import Mapping, Sequence

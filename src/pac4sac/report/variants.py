@@ -1,4 +1,4 @@
-"""Variants: runs of one task that differ in their seed only, and their results."""
+"""Variants: runs of one task that differ only in their seeds, and their results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Predictions of how long the cohorts of a study train, from measurements of some seconds."""
+"""Predictions of how long the cohorts of a study train, from measurements of a few seconds."""
 
 import heapq
 import time
