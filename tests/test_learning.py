@@ -22,7 +22,7 @@ OWN |= {
 # γ = 1 − 5/T, the rule of XQC's authors for episodes of T steps
 OWN |= {
     "xqc": {"critic_width": 64, "gamma": 0.975},
-    "flashsac": {"critic_width": 64, "held_max": 16},
+    "flashsac": {"critic_width": 64, "gamma": 0.975, "held_max": 16},
 }
 OWN |= {algo: {"shots": 20, "alpha": 0.05} for algo in ("pac4sac-mixture", "pac4sac-index")}
 
