@@ -187,7 +187,9 @@ def test_a_checkpoint_of_the_same_runs_from_another_experiment_does_not_fit_the_
     create(tmp_path / "other", experiment_runs(about), options)
     other = pac4sac.resume(tmp_path / "other").folder
     copy(newest(other), broken / "cohorts" / "000" / newest(other).name)
-    with pytest.warns(UserWarning, match=r"step-000000160: .*jsonl was changed or cut after it"):
+    with pytest.warns(
+        UserWarning, match=r"step-000000160: .*jsonl was changed or cut after this checkpoint"
+    ):
         assert pac4sac.resume(broken).complete
 
 
@@ -301,7 +303,7 @@ def test_signed_tensors_of_wrong_shapes_are_refused_in_a_sentence(broken: Path) 
         tensors["replay"] = tensors["replay"][:, :, :-1].contiguous()
         save_file(tensors, folder / "learner.safetensors")
         sign(folder)
-    with pytest.raises(UserError, match="does not fit its runs"):
+    with pytest.raises(UserError, match="does not match its runs"):
         pac4sac.resume(broken)
 
 

@@ -144,7 +144,10 @@ def test_other_seeds_are_refused(text: str):
             ["train", "Pendulum-v1", "--steps", "0"],
             "steps must be a whole number at least 1, not 0",
         ),
-        (["train", "Pendulum-v1", "--max-minutes", "0"], "max_minutes must be above 0, not 0"),
+        (
+            ["train", "Pendulum-v1", "--max-minutes", "0"],
+            "max_minutes must be a finite number above 0, not 0",
+        ),
         (["train", "Pendulum-v1", "--device", "tpu"], "use cpu, cuda or auto"),
         (["train", "Pendulum-v1", "--device", "cpu", "--backend", "graph"], "needs a CUDA device"),
         (["train", "Pendulum-v1", "--device", "cpu", "--precision", "tf32"], "tf32 needs a GPU"),

@@ -211,7 +211,7 @@ class TestRunInSeveralPieces:
         shutil.copytree(tmp_path / "a", tmp_path / "again")
         assert add_to_archive([tmp_path / "a", tmp_path / "again"], tmp_path / "archive").known == 1
         before = contents(tmp_path / "archive")
-        with pytest.raises(UserError, match="copies of one run with different returns"):
+        with pytest.raises(UserError, match="copies of the same run with different returns"):
             add_to_archive([tmp_path / "b"], tmp_path / "archive")
         added = add_to_archive([tmp_path / "b"], tmp_path / "archive", keep_first=True)
         assert len(added.differing) == 1
@@ -350,7 +350,7 @@ def test_a_cost_that_was_changed_is_reported(tmp_path: Path) -> None:
     (file,) = (tmp_path / "archive" / "costs").iterdir()
     assert len(collect([tmp_path / "archive"]).costs) == 1
     file.write_text(file.read_text().replace("1.0", "2.0"))
-    with pytest.raises(UserError, match=f"{file.name} was changed since it was written"):
+    with pytest.raises(UserError, match=f"{file.name} has been changed since it was written"):
         add_to_archive([tmp_path / "archive"], tmp_path / "new")
 
 

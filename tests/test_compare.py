@@ -166,7 +166,7 @@ def test_an_unfinished_comparison_is_reported(tmp_path: Path, cohorts_trained: l
     found = pac4sac.compare(TASK, **ASKED, **HOW, out=tmp_path / "stopped")
     assert len(cohorts_trained) == 1
     assert (found.complete, found.runs, found.rows) == (False, [], [])
-    assert "Unfinished, because the time is up" in str(found)
+    assert "Training is unfinished, because the time is up" in str(found)
 
 
 def test_a_custom_algorithm_can_be_the_baseline(tmp_path: Path, cohorts_trained: list[Any]) -> None:
@@ -252,23 +252,26 @@ def test_advice_names_each_undecided_metric(
     [
         ({"algos": []}, "algos must be names such as"),
         ({"algos": ["sac", object]}, r"a name or a subclass of pac4sac\.Agent"),
-        ({"algos": ["sac", pac4sac.Agent]}, "which every agent must have"),
+        ({"algos": ["sac", pac4sac.Agent]}, "which every agent must define"),
         (
             {"algos": "sac"},
-            "compare needs at least two algorithms, not only sac; name another one, or use train",
+            "compare needs at least two algorithms, not only sac; add another one, or use train",
         ),
         ({"algos": "sac,sacc"}, "Unknown algorithm 'sacc'"),
         (
             {"baseline": "ddpg"},
-            "The baseline 'ddpg' is not compared; it must be one of sac, sac-auto",
+            "The baseline 'ddpg' is not among the compared algorithms; it must be one of sac, sac-auto",
         ),
-        ({"settings": {"width": [8, 16]}}, "compare takes one value for width"),
+        (
+            {"settings": {"width": [8, 16]}},
+            "compare accepts only one value for each setting, but width has several",
+        ),
         ({"settings": {"xii": 1}}, "None of sac, sac-auto has a setting 'xii'"),
         ({"seeds": 0.5}, r"^seeds must be .*, not 0\.5"),
         ({"seeds": [0, 0]}, "Seeds must be different"),
         ({"steps": 0}, "steps must be a whole number at least 1"),
         ({"steps": 1.5}, "steps must be a whole number"),
-        ({"max_minutes": 0}, "max_minutes must be above 0"),
+        ({"max_minutes": 0}, "max_minutes must be a finite number above 0"),
         ({"parallel": 0}, "--parallel must be at least 1"),
         (
             {"preset": "best"},
@@ -279,8 +282,8 @@ def test_advice_names_each_undecided_metric(
             {"preset": "published-curves", "algos": "sac,td3"},
             "^td3 has no preset 'published-curves'; .* sac:published-curves,td3:default",
         ),
-        ({"preset": "td3:default"}, "is for td3, which is not compared"),
-        ({"settings": {"td3:lr": 1}}, "is for td3, which is not compared"),
+        ({"preset": "td3:default"}, "is for td3, which is not among the compared algorithms"),
+        ({"settings": {"td3:lr": 1}}, "is for td3, which is not among the compared algorithms"),
         ({"settings": {"sac:shotz": 1}}, "sac has no setting 'shotz'; did you mean shots"),
         ({"settings": SETTINGS | {"warmup": 300}}, r"sac \(300 steps\), sac-auto \(300 steps\)"),
         ({"prest": "best"}, "Unknown option prest"),

@@ -72,8 +72,8 @@ def test_an_interrupted_demo_still_writes_figure_video_and_result(trainings, cap
         "It has balanced in most episodes since episode 3: 6 of these 7 episodes were above 850"
         in said
     )
-    assert "9 of 10 archived seeds of PAC4SAC were solved after" in said
-    assert "PAC4SAC is soft actor-critic" in said
+    assert "9 of 10 archived runs of PAC4SAC solved the task after" in said
+    assert "PAC4SAC is a soft actor-critic" in said
     assert "pac4sac resume experiments/demo/training" in said
     assert "not solved" not in said
 
@@ -105,19 +105,18 @@ def test_zero_minutes_are_refused_before_any_file_is_written(trainings, capsys):
     [
         (
             [100.0, *[900.0] * 5],
-            "It balances: from episode 2 on, 5 in a row were above 850, which counts as solved.",
+            "It has solved the task: from episode 2 on, 5 consecutive episodes had returns above 850.",
         ),
         (
             GOOD,
-            "It has balanced in most episodes since episode 3: 6 of these 7 episodes were above 850; "
-            "the paper's criterion, "
-            "5 in a row, was not met (at best 4).",
+            "It has balanced in most episodes since episode 3: 6 of these 7 episodes were above 850. "
+            "The paper's criterion of 5 such episodes in a row was not met. The longest streak was 4.",
         ),
         (
             [900.0, *[0.0] * 8, 900.0],
             "It has balanced in some episodes since episode 1: 2 of these 10 episodes "
-            "were above 850; the "
-            "paper's criterion, 5 in a row, was not met (at best 1).",
+            "were above 850. The paper's criterion of 5 such episodes in a row was not met. The "
+            "longest streak was 1.",
         ),
         (
             [-900.0, 612.4, 300.0],

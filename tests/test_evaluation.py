@@ -178,7 +178,7 @@ def test_only_arrays_and_lists_of_the_right_length_are_observations(folder: Path
     ):
         with pytest.raises(
             UserError,
-            match=r"observations of the shape \[3\], or several of them as \[B, 3\], not \[",
+            match=r"observations of the shape \[3\], or a batch of the shape \[B, 3\], not \[",
         ):
             agent.act(wrong)
     with pytest.raises(UserError, match="observations must be arrays of numbers"):
@@ -220,12 +220,12 @@ def test_a_critic_returns_mean_and_std_and_samples_its_posterior(folder: Path) -
     for wrong, sentence in [
         (
             lambda: agent.value(s, a[:3]),
-            "Each observation needs an action: 4 were given with 3 actions",
+            "Each observation needs an action, but 4 observations were given with 3 actions",
         ),
-        (lambda: agent.value(s[0], a), "one was given with 4 actions"),
+        (lambda: agent.value(s[0], a), "one observation was given with 4 actions"),
         (
             lambda: agent.value(s[0], [0.0, 1.0]),
-            r"actions of the shape \[1\], or several of them as \[B, 1\], not \[2\]",
+            r"actions of the shape \[1\], or a batch of the shape \[B, 1\], not \[2\]",
         ),
         (lambda: agent.sample_value(s, a, 0), "samples must be a whole number above 0, not 0"),
     ]:
@@ -290,7 +290,7 @@ def test_a_damaged_agent_file_is_always_refused(folder: Path, tmp_path: Path) ->
         broken[luck.randrange(len(content))] ^= luck.randrange(1, 256)
         path.write_bytes(broken)
         with pytest.raises(
-            UserError, match=r"agent\.safetensors is (not an agent of pac4sac|damaged)"
+            UserError, match=r"agent\.safetensors is (not an agent file of pac4sac|damaged)"
         ):
             pac4sac.load(path)
         path.write_bytes(content[: luck.randrange(len(content))])

@@ -234,7 +234,7 @@ def test_a_missing_extra_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        ("ray://head:10001", "make this machine a node"),
+        ("ray://head:10001", "add this machine to the cluster"),
         ("127.0.0.1:1", "No Ray cluster answers at 127.0.0.1:1"),
         ("nonsense", "give HOST:PORT"),
     ],

@@ -267,7 +267,7 @@ class TestReadersReportDamage:
         error = capsys.readouterr().err
         if command == "resume":  # whose checkpoint counts on the logs
             assert code == 2
-            assert "was changed or cut after it" in error
+            assert "was changed or cut after this checkpoint" in error
         else:
             assert code == 0
             assert self.told(error)
@@ -298,12 +298,12 @@ class TestAnArchivedLine:
         assert file.read_bytes() == whole
         change(file, lambda rows: [rows[0].replace('"seed": 0', '"seed": 7', 1), rows[1]])
         with pytest.raises(
-            UserError, match=f"line of {SEEDS[0]} in .* was changed since it was written"
+            UserError, match=f"line of {SEEDS[0]} in .* has been changed since it was written"
         ):
             read_runs(archive)
         collection = collect([archive])
         assert [run.record.run for run in collection.runs] == [SEEDS[1]]
-        assert "was changed since it was written" in collection.unreadable[0]
+        assert "has been changed since it was written" in collection.unreadable[0]
 
     def test_of_an_older_run_has_none_and_is_not_changed(self, tmp_path: Path) -> None:
         write_run(tmp_path / "in", CARTPOLE, "sac", 0)

@@ -398,7 +398,7 @@ def test_flashsac_normalises_the_actor_with_states_and_next_states() -> None:
         (
             "flashsac",
             {"norm": True},
-            "The residual networks of flashsac have no layer normalisation; leave norm at false.",
+            "The residual networks of flashsac do not support layer normalisation; set norm to false.",
         ),
         ("xqc", {"lr_end": 1.5}, "lr_end must be a number in [0, 1], not 1.5."),
         ("sac", {"lr_steps": 0}, "lr_steps must be a whole number at least 1, not 0."),

@@ -18,8 +18,8 @@ MISTAKES = {
     "ForgottenConfig": PLACE + "The agent has no per-run setting 'beta'; declare it with per_run",
     "NoStream": PLACE
     + "Unknown random stream 'smoothing'; declared streams: replay, target, actor",
-    "OneLossForAll": r"In OneLossForAll, the loss of the actor has the shape \[\], but must have the shape \[\d\], one number per run",
-    "LogsTheBatch": r"In LogsTheBatch, what it logs as entropy has the shape \[\d, \d\], but must have the shape \[\d\]",
+    "OneLossForAll": r"In OneLossForAll, the loss of the actor has the shape \[\], but it must have the shape \[\d\], with one number per run",
+    "LogsTheBatch": r"In LogsTheBatch, what it logs as entropy has the shape \[\d, \d\], but it must have the shape \[\d\]",
     "LogsNothing": r"logged\(\) of LogsNothing includes surprise, but no loss reports it",
     "LogsUnnamed": r"A loss of LogsUnnamed reports surprise, but logged\(\) does not include",
     "StuckActor": "The actor does not change in an update",
@@ -77,7 +77,7 @@ def test_check_names_the_problem_and_exits_with_1(
     [
         (
             "BareSetting",
-            "BareConfig has beta without a range and a meaning; declare each setting as beta: ",
+            "BareConfig has beta without allowed values and a help text; declare each setting as beta: ",
         ),
         (
             "Undecorated",

@@ -184,7 +184,7 @@ class TestMissingRuns:
             read_run(run)
 
     def test_a_folder_without_runs_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match="neither runs nor a study"):
+        with pytest.raises(UserError, match="No runs and no study were found in"):
             write_report([tmp_path], tmp_path / "out")
         with pytest.raises(UserError, match="nowhere is not a folder"):
             write_report([tmp_path / "nowhere"], tmp_path / "out")

@@ -333,7 +333,7 @@ def test_a_custom_algorithm_is_found_by_module_and_class() -> None:
     for name, sentence in [
         ("no_such_module:Class", "could not be imported"),
         ("pac4sac.agents.sac:NoSuchClass", "could not be imported"),
-        ("math:sqrt", "is not a subclass of pac4sac.Agent"),
+        ("math:sqrt", "must be a subclass of pac4sac.Agent"),
         (
             "pac4sac.agents.base:Agent",
             "lacks actor_loss, behaviour, bellman_target, deterministic_action, networks",

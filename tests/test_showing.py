@@ -317,7 +317,7 @@ def test_a_model_that_differs_from_its_agent_is_not_written(
 ):
     honest = onnx_export.trace
     monkeypatch.setattr(onnx_export, "trace", lambda agent, low, high: honest(agent, low, high + 1))
-    with pytest.raises(UserError, match="differs from the agent"):
+    with pytest.raises(UserError, match="differ from those of the agent"):
         onnx_export.export_onnx(experiment / "runs" / "sac-seed0", tmp_path / "policy.onnx")
     assert not any(tmp_path.iterdir())
 

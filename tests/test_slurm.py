@@ -149,7 +149,7 @@ def test_a_study_under_slurm_is_byte_identical_to_a_local_one(
     assert submitted(tiny) == 0
     shown = capsys.readouterr().out
     assert "4 kept, 0 to train" in shown
-    assert "Unfinished" not in shown
+    assert "unfinished" not in shown
     assert results(ROOT) == expected
     assert main(["study", "status", tiny]) == 0
     assert "1_0" not in capsys.readouterr().out
@@ -189,7 +189,7 @@ def test_a_refused_job_leaves_nothing_in_the_queue_folder(
     (slurm.HOME / "refuse").write_text("sbatch: error: invalid partition specified: moon")
     assert submitted(tiny, "partition=moon") == 2
     error = capsys.readouterr().err
-    assert "The queue refused the jobs: invalid partition specified: moon." in error
+    assert "The Slurm queue refused the jobs: invalid partition specified: moon." in error
     assert len(error.strip().splitlines()) == 1
     assert not (ROOT / "slurm").exists()
     (slurm.HOME / "refuse").unlink()
@@ -228,7 +228,7 @@ def test_without_a_cluster_jobs_train_in_the_background(
         (["comment=a\nrm -r b"], "comment must be text on a single line"),
         (["time"], "--slurm must be NAME=VALUE, not 'time'"),
         (["--max-minutes", "5"], "--slurm time=4:00:00"),
-        (["--serve"], "for jobs, use pac4sac study status"),
+        (["--serve"], "for Slurm jobs, use pac4sac study status"),
         (["mem=8G"], "This machine has no sbatch"),
     ],
 )

@@ -383,9 +383,9 @@ def test_a_description_that_was_changed_is_reported(tmp_path: Path) -> None:
     for change in ({"gamma": "x"}, {"gamma": 0.9}, {"gamma": True}, {"extra": 1}):
         changed = about | {"config": about["config"] | change}
         (folder / "run.json").write_text(json.dumps(changed))
-        with pytest.raises(UserError, match=r"run\.json was changed since it was written"):
+        with pytest.raises(UserError, match=r"run\.json has been changed since it was written"):
             read_run(folder)
-        with pytest.warns(UserWarning, match="was changed since it was written"):
+        with pytest.warns(UserWarning, match="has been changed since it was written"):
             results(tmp_path)
 
 

@@ -35,7 +35,7 @@ def test_a_study_is_planned_run_inspected_and_reported(
     assert "Estimate" not in planned
     assert "4 runs" in planned  # of six, as two are the same under another name
     assert main(["study", "plan", tiny]) == 0
-    assert "Trained one after another, they take about" in capsys.readouterr().out
+    assert "Trained one after another, the cohorts take about" in capsys.readouterr().out
 
     assert main(["study", "run", tiny, "--device", "cpu"]) == 0
     shown = capsys.readouterr().out
@@ -119,7 +119,10 @@ def test_cohorts_can_be_planned_for_a_missing_gpu(
         planned[device] = capsys.readouterr().out
     assert "Pendulum-v1: many, pac " in planned["cuda"]
     assert "4 runs; at most 0.5 GB per cohort, on cuda." in planned["cuda"]
-    assert "This machine has no cuda, so their time was not measured." in planned["cuda"]
+    assert (
+        "The device cuda is not available on this machine, so the time of the cohorts"
+        in planned["cuda"]
+    )
     assert "Estimate" not in planned["cuda"]
     assert "many, pac " not in planned["cpu"]
     assert "Estimate" in planned["cpu"]
@@ -131,7 +134,9 @@ def test_a_plan_is_for_the_device_of_the_study(
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     Path(tiny).write_text(TINY.replace('device = "cpu"', 'device = "cuda"'))
     assert main(["study", "plan", tiny, "--no-trial"]) == 2
-    assert "This machine has no cuda, so its free memory is unknown" in (capsys.readouterr().err)
+    assert "The device cuda is not available on this machine, so its free memory is unknown" in (
+        capsys.readouterr().err
+    )
     assert main(["study", "plan", tiny, "--no-trial", "--memory", "500"]) == 0
     shown = capsys.readouterr().out
     assert "on cuda." in shown
@@ -153,7 +158,10 @@ def test_a_plan_is_for_the_device_of_the_study(
         ),
         (["study", "run", "tiny.toml", "--into", "tiny.toml"], "tiny.toml is not a folder"),
         (["compare", "Pendulum-v1", "--algos", "sac,sac"], "An algorithm is listed twice"),
-        (["compare", "Pendulum-v1", "--set", "width=8,16"], "compare takes one value for width"),
+        (
+            ["compare", "Pendulum-v1", "--set", "width=8,16"],
+            "compare accepts only one value for each setting, but width has several",
+        ),
         (
             ["compare", "Pendulum-v2", "--algos", "sac,ddpg"],
             "Unknown task or environment 'Pendulum-v2'",
@@ -172,7 +180,7 @@ def test_a_plan_is_for_the_device_of_the_study(
         (["study", "run", "tiny.toml", "--parallel", "0"], "--parallel must be at least 1, not 0"),
         (
             ["study", "run", "tiny.toml", "--max-minutes", "-1"],
-            "max_minutes must be above 0, not -1",
+            "max_minutes must be a finite number above 0, not -1",
         ),
         (
             ["study", "run", "tiny.toml", "--device", "cpu", "--precision", "tf32"],

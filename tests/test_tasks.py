@@ -305,23 +305,20 @@ IMAGE = spaces.Box(0, 255, (8, 8, 3), np.uint8)
     [
         (
             {"action_space": spaces.Discrete(4)},
-            "takes Discrete actions; agents only support continuous actions",
+            "has Discrete actions, but agents support only continuous actions",
         ),
-        ({"action_space": spaces.MultiDiscrete([2, 3])}, "takes MultiDiscrete actions"),
-        ({"action_space": spaces.Box(0, 3, (2,), np.int64)}, "takes integer actions"),
-        ({"action_space": spaces.Dict(arm=UNIT)}, "takes Dict actions"),
+        ({"action_space": spaces.MultiDiscrete([2, 3])}, "has MultiDiscrete actions"),
+        ({"action_space": spaces.Box(0, 3, (2,), np.int64)}, "has integer actions"),
+        ({"action_space": spaces.Dict(arm=UNIT)}, "has Dict actions"),
         (
             {"action_space": spaces.Box(-np.inf, 1, (2,), np.float32)},
             "unbounded action space.* wrap the environment",
         ),
-        ({"observation_space": IMAGE}, "has images as observations"),
-        (
-            {"observation_space": spaces.Dict(camera=IMAGE, speed=UNIT)},
-            "has images as observations",
-        ),
+        ({"observation_space": IMAGE}, "has image observations"),
+        ({"observation_space": spaces.Dict(camera=IMAGE, speed=UNIT)}, "has image observations"),
         (
             {"observation_space": spaces.Sequence(UNIT)},
-            "observes a Sequence, which has no fixed length",
+            "has the observation space Sequence, which has no fixed length",
         ),
         ({"colour": "red"}, "does not take all of the options .*colour"),
     ],

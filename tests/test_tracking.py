@@ -245,10 +245,10 @@ def test_a_callback_named_on_the_command_line_stops_a_run(
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("watching", "name a custom class as module:Class"),
+        ("watching", "give a custom class as module:Class"),
         ("watching:Nobody", "could not be imported"),
-        ("watching:pac4sac", "is not a subclass of pac4sac.Callback"),
-        ("watching:Choosy", "could not be made without arguments"),
+        ("watching:pac4sac", "must be a subclass of pac4sac.Callback"),
+        ("watching:Choosy", "could not be created without arguments"),
     ],
 )
 def test_an_object_that_is_not_a_callback_is_reported(
@@ -279,5 +279,5 @@ def test_callbacks_reach_the_cohorts_of_a_study_and_stopped_runs_count_as_done(
     assert run_study(study, root, Watcher(), parallel=1).complete  # at once: nothing is left
     with pytest.raises(UserError, match="cannot track training on other machines"):
         run_study(study, root, Watcher(), engine="ray", callbacks=["watching:StopAtOnce"])
-    with pytest.raises(UserError, match="give its name as module:Class"):
+    with pytest.raises(UserError, match="give the name of the callback's class as module:Class"):
         pac4sac.compare("Pendulum-v1", callbacks=[StopTheFirst()], out=watching / "compared")  # type: ignore[list-item]

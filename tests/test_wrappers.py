@@ -98,7 +98,7 @@ class TestTargetReward:
 
     def test_refuses_observations_that_are_not_a_vector(self) -> None:
         env = gymnasium.make("Blackjack-v1")
-        with pytest.raises(UserError, match="needs observations that are a vector, not Tuple"):
+        with pytest.raises(UserError, match="needs a Box as the observation space, not Tuple"):
             TargetReward(env)
 
     @pytest.mark.parametrize("low", [{"2": 0.0}, {"x": 0.0}, {"0": "a"}, {"-1": 0.0}, [1.0]])

@@ -148,7 +148,7 @@ def get_algorithm(name: str) -> Algorithm:
     )
     if missing := sorted(agent.__abstractmethods__):
         raise UserError(
-            f"{short_name(name)!r} lacks {', '.join(missing)}, which every agent must have."
+            f"{short_name(name)!r} lacks {', '.join(missing)}, which every agent must define."
         )
     check_declared(agent.Config, agent.__name__)
     return Algorithm(agent)
@@ -191,8 +191,8 @@ def stored_config(algo: str, stored: Mapping[str, Any]) -> AgentConfig:
     config = get_algorithm(algo).agent.Config
     if removed := removed_settings(algo, stored):
         raise UserError(
-            f"{algo} no longer has the settings {', '.join(removed)} of this run; "
-            "use the version that trained it."
+            f"{algo} no longer has the settings {', '.join(removed)} of this run; use the version "
+            "of pac4sac that trained the run."
         )
     complete = completed(stored)
     known = {f.name for f in dataclasses.fields(config)}

@@ -88,8 +88,8 @@ class Agent(ABC):
         self.ds, self.da = ds, da
         if self.config.noise_colour != "white" and not self.exploration_stream:
             raise UserError(
-                f"{type(self).__name__} has no exploration_stream, which noise_colour needs; "
-                "leave noise_colour at white."
+                f"{type(self).__name__} has no exploration_stream, which noise_colour needs; set "
+                "noise_colour to white."
             )
         self.nets = self.networks()
         common = [
@@ -561,8 +561,8 @@ class Agent(ABC):
     def _check_per_run(self, what: str, value: Tensor) -> None:
         if value.shape != (self.runs,):
             raise UserError(
-                f"In {type(self).__name__}, {what} has the shape {list(value.shape)}, but must "
-                f"have the shape [{self.runs}], one number per run. Average over the batch "
+                f"In {type(self).__name__}, {what} has the shape {list(value.shape)}, but it must "
+                f"have the shape [{self.runs}], with one number per run. Average over the batch "
                 "with .mean(-1)."
             )
 

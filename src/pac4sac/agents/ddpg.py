@@ -41,7 +41,7 @@ class DdpgConfig(AgentConfig):
     noise_kind: str = per_run(
         "white",
         ("white", "ornstein-uhlenbeck"),
-        "kind of noise: independent at each step, or correlated over time with a decaying scale",
+        "noise that is independent at each step, or correlated over time with a decaying scale",
     )
 
 

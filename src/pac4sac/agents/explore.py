@@ -49,15 +49,16 @@ class ExploreConfig(SacConfig):
     ranking: str = structural(
         "member",
         ("member", "mean"),
-        "what ranks candidates in training: one member, or the mean of all",
+        "value that ranks candidates in training: that of one member, or the mean over members",
     )
     target: str = structural(
         "own",
         TARGETS,
-        "what members bootstrap from: their own target network, the mean or the minimum",
+        "value in targets: that of the member's own target network, or the mean or minimum over "
+        "members",
     )
     outside: float = per_run(
-        0.0, UNIT, "share of the candidates that are uniformly random, not from the policy"
+        0.0, UNIT, "share of the candidates that are drawn uniformly instead of from the policy"
     )
     prior_scale: float = structural(
         0.0, NON_NEGATIVE, "scale of the fixed random function that is added to each member"

@@ -66,8 +66,8 @@ class FlashSacConfig(XqcConfig):
         super().__post_init__()
         if self.norm:
             raise UserError(
-                "The residual networks of flashsac have no layer normalisation; leave norm at "
-                "false."
+                "The residual networks of flashsac do not support layer normalisation; set norm "
+                "to false."
             )
 
 

@@ -50,7 +50,7 @@ class PacBayesConfig(AgentConfig):
         1.0, NON_NEGATIVE, "weight of the conservative term, √(KL/N) in the paper"
     )
     critics: int = structural(
-        1, AT_LEAST_ONE, "number of critics; targets and the actor use their minimum"
+        1, AT_LEAST_ONE, "number of critics; targets and the actor use the minimum over all critics"
     )
     log_variance: float = structural(-4.6, ANY, "initial log-variance of the last layer's weights")
     lr: float = new_default(AgentConfig, "lr", 1e-3)

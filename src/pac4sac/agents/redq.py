@@ -40,7 +40,7 @@ class RedqConfig(SacConfig):
 
     critics: int = structural(10, AT_LEAST_ONE, "N: number of critics")
     subset: int = per_run(
-        2, AT_LEAST_ONE, "M: number of critics in each target, which uses their minimum"
+        2, AT_LEAST_ONE, "M: number of critics in each target, which uses the minimum over them"
     )
     updates_per_step: int = per_run(
         20, AT_LEAST_ONE, "G: number of updates after each environment step"

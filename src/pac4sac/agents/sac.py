@@ -44,24 +44,28 @@ class SacConfig(AgentConfig):
     """
 
     alpha: float = per_run(1.0, NON_NEGATIVE, "entropy weight; the initial value if α is learned")
-    learn_alpha: bool = per_run(True, None, "learn α towards the target entropy")
+    learn_alpha: bool = per_run(True, None, "learn α to keep the policy's entropy near its target")
     target_entropy: float = per_run(
-        -1.0, ANY, "target entropy per action dimension; multiplied by the number of dimensions"
+        -1.0, ANY, "target entropy divided by the number of action dimensions"
     )
-    alpha_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for log α; 0: same as lr")
+    alpha_lr: float = per_run(
+        0.0, NON_NEGATIVE, "Adam's learning rate for log α; 0 means the value of lr"
+    )
     alpha_loss: str = structural(
         "log",
         ("log", "plain"),
-        "loss of a learned α: (entropy − target) times log α (log) or α (plain)",
+        "loss that trains α: entropy minus target, times log α (log) or times α (plain)",
     )
     log_std_max: float = structural(
         2.0, Interval(-5, 10, low_open=True), "largest log standard deviation of the policy"
     )
     shots: int = per_run(
-        1, AT_LEAST_ONE, "S: actions sampled per step; the agent takes the one with the largest Q"
+        1,
+        AT_LEAST_ONE,
+        "S: number of actions sampled per step; the agent takes the action with the largest Q",
     )
     critics: int = structural(
-        2, AT_LEAST_ONE, "number of critics; targets and the actor use their minimum"
+        2, AT_LEAST_ONE, "number of critics; targets and the actor use the minimum over all critics"
     )
 
 

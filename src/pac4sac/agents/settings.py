@@ -127,22 +127,22 @@ class AgentConfig:
     tau: float = per_run(
         0.005,
         Interval(0, 1, low_open=True),
-        "τ: step size of the target networks towards the online networks",
+        "τ: fraction of the way that each update moves the target networks to the online networks",
     )
     lr: float = per_run(
         3e-4, POSITIVE, "Adam's learning rate for all networks that have no separate rate"
     )
     actor_lr: float = per_run(
-        0.0, NON_NEGATIVE, "Adam's learning rate for the actor; 0: same as lr"
+        0.0, NON_NEGATIVE, "Adam's learning rate for the actor; 0 means the value of lr"
     )
     critic_lr: float = per_run(
-        0.0, NON_NEGATIVE, "Adam's learning rate for the critic; 0: same as lr"
+        0.0, NON_NEGATIVE, "Adam's learning rate for the critic; 0 means the value of lr"
     )
     lr_schedule: str = structural(
         "constant", SCHEDULES, "learning-rate schedule over the updates of each network"
     )
     lr_steps: int = per_run(
-        1_000_000, AT_LEAST_ONE, "number of environment steps until a learning-rate schedule ends"
+        1_000_000, AT_LEAST_ONE, "number of environment steps until the learning-rate schedule ends"
     )
     warmup: int = per_run(
         10_000, NON_NEGATIVE, "number of steps with uniformly random actions before learning starts"
@@ -155,24 +155,26 @@ class AgentConfig:
         1, AT_LEAST_ONE, "number of updates after each environment step"
     )
     n_step: int = per_run(
-        1, Interval(1, 1000), "n: number of rewards that are summed before a target bootstraps"
+        1, Interval(1, 1000), "n: number of rewards that a target sums before it bootstraps"
     )
     width: int = structural(256, AT_LEAST_ONE, "number of units per hidden layer")
-    depth: int = structural(2, Interval(1, 100), "hidden layers")
+    depth: int = structural(2, Interval(1, 100), "number of hidden layers")
     critic_width: int = structural(
-        0, NON_NEGATIVE, "number of units per hidden layer of a critic; 0: same as width"
+        0, NON_NEGATIVE, "number of units per hidden layer of a critic; 0 means the value of width"
     )
     critic_depth: int = structural(
-        0, Interval(0, 100), "number of hidden layers of a critic; 0: same as depth"
+        0, Interval(0, 100), "number of hidden layers of a critic; 0 means the value of depth"
     )
     normalise_observations: bool = structural(
-        False, None, "standardise observations with running mean and standard deviation"
+        False, None, "standardise observations with their running mean and standard deviation"
     )
     normalise_rewards: bool = structural(
         False, None, "divide rewards by the running standard deviation of the discounted return"
     )
     norm: bool = structural(False, None, "layer normalisation after each hidden linear layer")
-    activation: str = structural("relu", ("silu", "relu"), "activation of the hidden layers")
+    activation: str = structural(
+        "relu", ("silu", "relu"), "activation function of the hidden layers"
+    )
     noise_colour: str = structural(
         "white", COLOURS, "correlation of the exploration noise over time"
     )
@@ -214,8 +216,8 @@ def check_declared(config: Any, agent: str) -> None:
     """Raise an error if the settings of a custom agent are not declared correctly."""
     if not (isinstance(config, type) and issubclass(config, AgentConfig)):
         raise UserError(
-            f"The Config of {agent} must be a subclass of AgentConfig, or of the Config of "
-            "its parent."
+            f"The Config of {agent} must be a subclass of AgentConfig, or of the Config of its "
+            "parent class."
         )
     for each in config.__mro__:
         if (
@@ -229,9 +231,9 @@ def check_declared(config: Any, agent: str) -> None:
             )
     if plain := [f.name for f in dataclasses.fields(config) if "allowed" not in f.metadata]:
         raise UserError(
-            f"{config.__name__} has {', '.join(plain)} without a range and a meaning; declare "
-            "each setting as "
-            f'{plain[0]}: float = per_run(0.1, NON_NEGATIVE, "what it is"), or by structural(…).'
+            f"{config.__name__} has {', '.join(plain)} without allowed values and a help text; "
+            "declare each setting as "
+            f'{plain[0]}: float = per_run(0.1, NON_NEGATIVE, "what it is"), or with structural(…).'
         )
 
 

@@ -41,8 +41,8 @@ class Hyper:
         if f"hyper/{name}" not in self._state:
             raise UserError(
                 f"The agent has no per-run setting {name!r}; declare it with per_run(…) in its "
-                "Config, and set Config in the class of the agent (a structural setting is read "
-                f"as self.config.{name})."
+                "Config, and assign this Config in the class of the agent. Read a structural "
+                f"setting as self.config.{name}."
             )
         return self._state[f"hyper/{name}"]
 

@@ -107,8 +107,8 @@ class Reading(dict[str, Tensor]):
     def __missing__(self, name: str) -> Tensor:
         raise UserError(
             f"Unknown random stream {name!r}; declared streams: {', '.join(self) or 'none'}. "
-            "Declare streams for learning in update_streams(), and streams for acting in "
-            "behaviour_streams() of the agent."
+            "Declare streams for learning in the agent's update_streams(), and streams for "
+            "acting in its behaviour_streams()."
         )
 
 

@@ -60,7 +60,7 @@ class ValueUncertaintyConfig(AgentConfig):
         10, Interval(1, 1000), "H: number of outputs of u and g, over which (u − g)² is averaged"
     )
     uncertainty_scale: float = per_run(
-        1.0, POSITIVE, "factor from the root mean square of u − g to the std of a value"
+        1.0, POSITIVE, "factor that converts the root mean square of u − g to the std of a value"
     )
 
 

@@ -78,11 +78,12 @@ def _check_text(name: str, text: str, is_path: bool) -> None:
     except UnicodeEncodeError:
         data = b"\0"
     if b"\0" in data:
-        raise WrongValue(f"{name} has invalid characters: {_brief(text)}; use printable text.")
-    if is_path and max(map(len, data.split(os.sep.encode()))) > LONGEST_NAME:
         raise WrongValue(
-            f"{name} is too long for the name of a file: {_brief(text)}; use a shorter name."
+            f"{name} contains characters that cannot be stored: {_brief(text)}; use printable "
+            "characters only."
         )
+    if is_path and max(map(len, data.split(os.sep.encode()))) > LONGEST_NAME:
+        raise WrongValue(f"{name} is too long for a file name: {_brief(text)}; use a shorter name.")
 
 
 def _expected(hint: Any) -> str:

@@ -84,8 +84,8 @@ def check_inside(folder: Path, *paths: Path) -> None:
     for path in paths:
         if os.path.commonpath([root, os.path.realpath(path)]) != root:
             raise UserError(
-                f"{path} is, or is inside, a symbolic link out of {folder}; replace the link "
-                "with a copy of its target, or give the target folder."
+                f"{path} leads out of {folder} through a symbolic link; replace the link with a "
+                "copy of its target, or give the target folder."
             )
 
 

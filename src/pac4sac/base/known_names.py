@@ -35,11 +35,14 @@ class KnownName:
 
 
 NETWORKS = "set width and depth, critic_width and critic_depth, and activation"
-TARGETS = "target networks are updated with every update; set tau"
+TARGETS = "every update also updates the target networks; set tau to change their speed"
 FIXED_ALPHA = (
     "ent_coef=0.1 is alpha=0.1 with learn_alpha=false, and ent_coef='auto' is learn_alpha=true"
 )
-SEEDS = "a run has one simulator; runs with different seeds train in parallel, as with seeds 0:5"
+SEEDS = (
+    "each run has one simulator; to train runs with several seeds in parallel, give seeds such "
+    "as 0:5"
+)
 
 SETTINGS: Mapping[str, KnownName] = {
     "learning_rate": KnownName(BOTH, "lr"),
@@ -63,7 +66,9 @@ SETTINGS: Mapping[str, KnownName] = {
     "target_noise_clip": KnownName(SB3, "smoothing_limit"),
     "noise_clip": KnownName(CLEANRL, "smoothing_limit"),
     "exploration_noise": KnownName(CLEANRL, "noise"),
-    "action_noise": KnownName(SB3, answer="set noise, and noise_colour for correlation over time"),
+    "action_noise": KnownName(
+        SB3, answer="set noise, and set noise_colour to correlate it over time"
+    ),
     "use_sde": KnownName(SB3, answer="set noise_colour to correlate exploration over time"),
     "n_critics": KnownName(SB3, "critics"),
     "n_quantiles": KnownName(SB3, "quantiles"),
@@ -89,10 +94,10 @@ OPTIONS: Mapping[str, KnownName] = {
     "num_envs": KnownName(CLEANRL, answer=SEEDS),
     "env_wrapper": KnownName(ZOO, answer="use wrappers, or --wrapper on the command line"),
     "policy": KnownName(SB3, answer=NETWORKS),
-    "log_interval": KnownName(SB3, answer="log_every counts steps, not episodes"),
+    "log_interval": KnownName(SB3, answer="use log_every, which counts steps instead of episodes"),
     "tensorboard_log": KnownName(SB3, answer="use --track tensorboard on the command line"),
-    "cuda": KnownName(CLEANRL, answer="use device, which is a GPU by default if there is one"),
-    "exp_name": KnownName(CLEANRL, answer="use out for the folder"),
+    "cuda": KnownName(CLEANRL, answer="set device; the default uses a GPU if there is one"),
+    "exp_name": KnownName(CLEANRL, answer="set the folder with out"),
     "capture_video": KnownName(
         CLEANRL, answer="record a video of a trained agent with pac4sac watch"
     ),
@@ -152,7 +157,7 @@ def linear_schedule(name: str, value: str) -> UserError:
     first = value.removeprefix(LINEAR)
     return UserError(
         f"{name} must be a number, not {value!r} as in {ZOO}; set {name}={first}, "
-        "lr_schedule=linear and lr_steps to the steps of the training."
+        "lr_schedule=linear and lr_steps to the number of training steps."
     )
 
 

@@ -76,9 +76,9 @@ def object_of(name: str, what: str) -> Any:
     if name not in _objects:
         raise UserError(
             f"The {what} {short_name(name)!r} was a lambda, or was defined inside a function, in "
-            "a program that has ended. Define it at the top level of a module before training. To "
-            "use a trained agent in another environment, pass task to pac4sac.load or "
-            "pac4sac.evaluate, or use pac4sac evaluate --task."
+            "a program that has ended, so it cannot be imported. Define it at the top level of a "
+            "module before training. To use a trained agent in another environment, pass task to "
+            "pac4sac.load or pac4sac.evaluate, or use pac4sac evaluate --task."
         )
     return _objects[name]
 
@@ -107,8 +107,8 @@ def check_script(name: str) -> None:
     if module == SCRIPT and not (SCRIPT in trusted() and hasattr(sys.modules[SCRIPT], own)):
         raise UserError(
             f"{own} was defined in a script or notebook, which commands cannot import. Use "
-            f"pac4sac.resume or pac4sac.load there with trust={SCRIPT!r}, or move {own} to a "
-            "module before training."
+            f"pac4sac.resume or pac4sac.load in that script or notebook with trust={SCRIPT!r}, or "
+            f"move {own} to a module before training."
         )
 
 

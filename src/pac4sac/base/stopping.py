@@ -63,7 +63,8 @@ class StopRequest:
     def __init__(self, max_minutes: float | None = None) -> None:
         if max_minutes is not None and not 0 < max_minutes < math.inf:
             raise UserError(
-                f"max_minutes must be above 0, not {max_minutes:g}; omit it for no limit."
+                f"max_minutes must be a finite number above 0, not {max_minutes:g}; omit it to "
+                "train without a time limit."
             )
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
         self.reason: StopReason | None = None

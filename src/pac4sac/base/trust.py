@@ -84,7 +84,8 @@ def trusted_module(name: str) -> str:
         return ""
     if not all(part.isidentifier() for part in module.split(".")):
         raise UserError(
-            f"{name!r} could not be imported: {module!r} is not a module name. Write module:Name."
+            f"{name!r} could not be imported: {module!r} is not a valid module name. Write "
+            "module:Name."
         )
     if module not in trusted() and not _Consent.given(module):
         raise UserError(
@@ -110,10 +111,12 @@ def own_class(name: str, what: str, base: type[Any]) -> type[Any]:
     """
     module, _, class_name = name.rpartition(":")
     if not (module and class_name):
-        raise UserError(f"{name!r} is not a known {what}; name a custom class as module:Class.")
+        raise UserError(f"{name!r} is not a known {what}; give a custom class as module:Class.")
     own = own_object(name, what)
     if not (isinstance(own, type) and issubclass(own, base)):
-        raise UserError(f"{name!r} is not a subclass of pac4sac.{base.__name__}.")
+        raise UserError(
+            f"{name!r} must be a subclass of pac4sac.{base.__name__}; derive the class from it."
+        )
     return own
 
 

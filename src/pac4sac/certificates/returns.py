@@ -77,8 +77,8 @@ def certify_returns(
     low, high = limits
     if not -np.inf < low < high < np.inf:
         raise UserError(
-            f"A range of returns needs two finite limits, the lower limit first, not {low:g} and "
-            f"{high:g}."
+            f"The range of returns must be two finite numbers, the lower one first, not {low:g} "
+            f"and {high:g}."
         )
     if x.min() < low:
         return certificate(None, None, TEXTS["returns"]["refuted"].format(least=x.min(), low=low))
@@ -168,7 +168,7 @@ class RewardRange:
     def __post_init__(self) -> None:
         if not -np.inf < self.low < self.high < np.inf:
             raise UserError(
-                f"A range needs two finite numbers, the lower number first, not {self.low:g} and "
+                f"A range must be two finite numbers, the lower one first, not {self.low:g} and "
                 f"{self.high:g}."
             )
 

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Certify:
-    """Certify a trained agent: measure the errors of its critic, compute bounds and calibration.
+    """Certify a trained agent: measure its critic's errors and calibration, and compute bounds.
 
     Example: pac4sac certify experiments/cartpole-swingup-pac4sac
     """
 
     # Use the best run of this run, experiment or study folder, or a shipped agent.
     folder: arguments.Folder
-    # Measure on N episodes and certify on N other episodes; use shooting in a quarter of each.
+    # Measure on N episodes and certify on N others; a quarter of each set uses shooting.
     episodes: arguments.Number = 64
     # Allow each bound to fail with this probability.
     delta: Annotated[float, arg(metavar="δ")] = 0.05
@@ -72,8 +72,8 @@ class Certify:
         if not self.full:
             say(
                 console,
-                "For all bounds with their assumptions, and calibration, add --full to the "
-                "command.",
+                "To see all bounds with their assumptions, and the calibration, add --full to "
+                "the command.",
             )
         return 0
 
@@ -100,5 +100,7 @@ def parse_range(option: str, text: str | None) -> tuple[float, float] | None:
     except ValueError:
         raise UserError(f"{option} needs two numbers, as in {option}=-1,1, not {text!r}.") from None
     if not -math.inf < low < high < math.inf:
-        raise UserError(f"{option} needs two finite numbers, the lower one first, not {text!r}.")
+        raise UserError(
+            f"{option} needs two finite numbers, with the lower one first, not {text!r}."
+        )
     return low, high

@@ -13,9 +13,9 @@ from pac4sac.cli.shared import say
 
 @dataclass(frozen=True)
 class Check:
-    """Check a custom algorithm on synthetic data: shapes, streams, gradients, determinism.
+    """Check a custom algorithm on synthetic data: shapes, streams, gradients and determinism.
 
-    It takes a few seconds and does not train. The exit code is 1 if a check fails.
+    The check takes a few seconds and trains nothing. The exit code is 1 if a check fails.
     """
 
     # Check this algorithm, given as module:Class; this runs the code of the module.

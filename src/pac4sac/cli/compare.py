@@ -54,7 +54,7 @@ class Compare:
     )
     track: arguments.Track = "none"
     callback: arguments.Callback = None
-    # Read these options from a TOML file, with settings in a table [set]; flags override it.
+    # Read these options from a TOML file, with settings in a table [set]; flags override the file.
     config: Annotated[Path | None, optional("FILE")] = None
     trust: arguments.Trust = field(default_factory=list)
 

@@ -76,7 +76,8 @@ def _setting_flags(path: Path, key: str, table: Any) -> list[str]:
     """Return the flags of a table [set] or [set-task]."""
     if not isinstance(table, dict):
         raise UserError(
-            f"{path}: {key} must be a table: [{key}], followed by lines such as xi = 0.05."
+            f"{path}: {key} must be a table, which starts with [{key}] and has lines such as xi = "
+            "0.05."
         )
     flags = []
     for name, value in table.items():

@@ -25,7 +25,7 @@ OPTIONS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Demo:
-    """Show a video of a trained agent, train one, and compare it with archived runs.
+    """Record a video of a trained agent, train another one, and compare it with archived runs.
 
     It takes about four minutes and writes into a new folder in experiments/.
     """
@@ -33,9 +33,7 @@ class Demo:
     full: bool = False  # Train with the settings of the paper, for up to ten minutes.
     seed: arguments.Number = 0  # Train with this seed.
     # Train for M minutes at most.
-    max_minutes: Annotated[
-        float | None, arguments.optional("M", "3 of training, with --full 10")
-    ] = None
+    max_minutes: Annotated[float | None, arguments.optional("M", "3, or 10 with --full")] = None
 
     def run(self, console: Console) -> int:
         say(console, "1. A trained agent that ships with the package.")
@@ -60,14 +58,14 @@ class Demo:
         return 0
 
     def _train(self, console: Console, folder: Path, minutes: float) -> None:
-        updates = "2 updates per step instead of 4 to save time"
+        updates = "2 updates per step instead of 4, to save time"
         if self.full:
             updates = "4 updates per step"
         say(console, "\n2. An agent that learns from scratch to swing up and balance a pole.")
         say(
             console,
-            f"   PAC4SAC on Cartpole Swingup, {updates}; until solved, at most {minutes:g} "
-            f"minutes.",
+            f"   PAC4SAC trains on Cartpole Swingup with {updates}. It stops when it solves the "
+            f"task, or after {minutes:g} minutes.",
         )
         say(console, "   Press Ctrl-C to stop training and show the figure.")
         try:

@@ -17,9 +17,9 @@ from pac4sac.training.agent_file import read_agent_file
 SHOWN, TRAINED = "half-cheetah", "cartpole-swingup"
 PICTURES = {SHOWN: 60, TRAINED: 100}  # frames of a video: three and five seconds
 ABOUT = (
-    "PAC4SAC is soft actor-critic whose critic is trained with a PAC-Bayes bound and has a "
-    "standard deviation for each value. It draws 500 actions from its policy and takes the one "
-    "with the highest value."
+    "PAC4SAC is a soft actor-critic. Its critic is trained with a PAC-Bayes bound and predicts a "
+    "mean and a standard deviation for each value. The agent draws 500 actions from its policy "
+    "and takes the one with the highest value."
 )
 
 
@@ -29,8 +29,8 @@ def show_shipped_agent(console: Console, agent: Path) -> None:
     evaluation, limit = about["evaluation"], about["run"]["task"]["r_limit"]
     say(
         console,
-        f"   PAC4SAC on Half Cheetah: a return of {evaluation['mean']:,.0f} on average (over "
-        f"{evaluation['episodes']} episodes; above {limit:,.0f} the task counts as solved).",
+        f"   PAC4SAC on Half Cheetah has a mean return of {evaluation['mean']:,.0f} over "
+        f"{evaluation['episodes']} episodes. The solve threshold of the task is {limit:,.0f}.",
     )
 
 
@@ -42,7 +42,7 @@ def record(console: Console, agent: Path, task: str, folder: Path) -> None:
             status.update(f"recording: {done} of {of} frames …")
 
         out = record_video(agent, folder / f"{task}.gif", progress=progress, most=PICTURES[task])
-    say(console, f"   Film: {out}")
+    say(console, f"   Video: {out}")
 
 
 def show_outcome(console: Console, folder: Path) -> None:
@@ -92,8 +92,10 @@ def outcome(returns: Sequence[float], limit: float) -> str:
     """Describe the result of a run in a sentence."""
     above = [place for place, value in enumerate(returns) if value > limit]
     if (solved := solved_at(returns, limit)) is not None:
-        in_a_row = f"from episode {solved + 1} on, {STREAK} in a row were above {limit:g}"
-        return f"It balances: {in_a_row}, which counts as solved."
+        return (
+            f"It has solved the task: from episode {solved + 1} on, {STREAK} consecutive episodes "
+            f"had returns above {limit:g}."
+        )
     if not above:
         best = int(np.argmax(returns))
         return (
@@ -109,9 +111,9 @@ def outcome(returns: Sequence[float], limit: float) -> str:
     )
     streak = longest_streak(returns, limit)
     return (
-        f"It {begun} episode {first}: {len(above)} of these {since} episodes were "
-        f"above {limit:g}; "
-        f"the paper's criterion, {STREAK} in a row, was not met (at best {streak})."
+        f"It {begun} episode {first}: {len(above)} of these {since} episodes were above "
+        f"{limit:g}. The paper's criterion of {STREAK} such episodes in a row was not met. The "
+        f"longest streak was {streak}."
     )
 
 
@@ -121,8 +123,8 @@ def comparison(archived: dict[str, Sequence[RunRecord]]) -> str:
     for name, runs in archived.items():
         solved = [solved_at(run.returns, run.task["r_limit"]) for run in runs]
         after = [episodes for episodes in solved if episodes is not None]
-        part = f"{len(after)} of {len(runs)} archived seeds of {name} were solved"
+        part = f"{len(after)} of {len(runs)} archived runs of {name} solved the task"
         if after:
             part += f" after {min(after)} to {max(after)} episodes, {np.mean(after):.0f} on average"
         parts.append(part)
-    return f"For comparison: {'; '.join(parts)} (all with 4 updates per step)."
+    return f"For comparison, {'; '.join(parts)}. These runs used 4 updates per step."

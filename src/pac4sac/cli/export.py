@@ -65,9 +65,9 @@ class ExportHub:
     # Use the best run of this run, experiment or study folder.
     folder: arguments.Folder
     out: Annotated[Path, arg(metavar="DIR")]  # Write into this folder, which must be new or empty.
-    # Show the upload to this repository of the Hub; with --yes, upload.
+    # Show what would be uploaded to this repository of the Hub; with --yes, upload it.
     push: Annotated[str | None, arguments.optional("USER/NAME")] = None
-    yes: bool = False  # Upload without asking.
+    yes: bool = False  # Upload instead of only showing what would be uploaded.
     trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
@@ -118,10 +118,10 @@ class ExportMinari:
     folder: arguments.Folder
     name: Annotated[str, arg(metavar="NAME-v0")]  # Give the data set this Minari id.
     # Write into this folder of data sets.
-    out: Annotated[Path | None, arguments.optional("DIR", "Minari's own")] = None
+    out: Annotated[Path | None, arguments.optional("DIR", "Minari's default folder")] = None
     episodes: arguments.Number = 100  # Play this many fresh episodes.
     seed: arguments.Number = 0  # Draw the fresh episodes from this seed.
-    replay: bool = False  # Write the replay buffer of the training instead of fresh episodes.
+    replay: bool = False  # Write the replay buffer from training instead of fresh episodes.
     trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:

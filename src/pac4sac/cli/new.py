@@ -70,7 +70,7 @@ def check_module_name(module: str, path: Path) -> str:
     is_name = module.isidentifier() and class_name.isidentifier()
     if not is_name or keyword.iskeyword(module):
         raise UserError(
-            f"{module!r} is not a module name; use letters, digits and _, as in my_agent."
+            f"{module!r} is not a valid module name; use letters, digits and _, as in my_agent."
         )
     if path.exists() or path.is_symlink():
         raise UserError(f"{path} already exists; choose another name, or remove the file first.")

@@ -42,11 +42,13 @@ class Reference:
         console.print(table)
         say(
             console,
-            "Solved: five consecutive episodes above the task's solve threshold. A seed that is "
-            "not solved counts with all its episodes.",
+            "Solved: five consecutive episodes above the task's solve threshold. A run that does "
+            "not solve the task counts with all its episodes.",
         )
         say(
-            console, "Regret: the sum of max(0, threshold − return) over the episodes until solved."
+            console,
+            "Regret: the sum of max(0, threshold − return) over the episodes until the task is "
+            "solved.",
         )
         return 0
 

@@ -48,7 +48,7 @@ class Report:
         for folder in self.folders:
             if not is_curve_file(folder):
                 return folder
-        raise UserError("A report on CSV files alone needs a folder; give one with --out.")
+        raise UserError("A report on CSV files alone needs an output folder; give one with --out.")
 
     def write(self, out: Path) -> "WrittenReport":
         """Write the report, with the sections on the paper if `paper` is set."""

@@ -64,7 +64,7 @@ class PartOfStudy(ChosenStudy):
     tasks: Annotated[str | None, optional("A,B")] = None  # Use only these tasks of the study.
     # Use only these variants of the study.
     variants: Annotated[str | None, optional("A,B")] = None
-    # Skip runs in this archive (see study collect), and add new runs to it.
+    # Skip the runs of this archive (see study collect), and add new runs to it.
     into: Annotated[Path | None, optional("DIR")] = None
     # Limit the memory for the tensors of one cohort, in MB.
     memory: Annotated[arguments.NumberOrNone, optional("MB", "half of the free memory")] = None
@@ -108,7 +108,7 @@ class StudyRunCommand(PartOfStudy):
     Example: pac4sac study run smoke
     """
 
-    # Train on this machine (local), on a Ray cluster, or as Slurm jobs (does not wait for them).
+    # Train on this machine (local) or on a Ray cluster, or submit Slurm jobs without waiting.
     engine: Literal["local", "ray", "slurm"] = "local"
     # Connect to an existing Ray cluster.
     address: Annotated[str | None, optional("HOST:PORT")] = None
@@ -141,8 +141,8 @@ class StudyRunCommand(PartOfStudy):
         is_served = self.serve or self.port is not None
         if is_served and self.engine == "slurm":
             raise UserError(
-                "--serve only shows cohorts that this command trains; for jobs, use pac4sac study "
-                "status."
+                "--serve only shows cohorts that this command trains; for Slurm jobs, use "
+                "pac4sac study status."
             )
         with writing(root), StudyDisplay(console) as display, ExitStack() as until_the_end:
             watcher: Watcher = display
@@ -152,7 +152,7 @@ class StudyRunCommand(PartOfStudy):
             result, report = train_and_report(study, root, watcher, **how)
         code = show_end(console, result, report.page, report.main_tables)
         if self.engine == "slurm" and not result.complete:
-            say(console, f"The queue: pac4sac study status {self.arguments()}")
+            say(console, f"Show the jobs: pac4sac study status {self.arguments()}")
         if Path(self.name).suffix != ".toml":  # a shipped study
             folder = shlex.quote(str(self.into or root))
             say(console, f"Compare with the paper: pac4sac report {folder} --paper")
@@ -167,7 +167,7 @@ class StudyPlanCommand(PartOfStudy):
     With --memory, --device may be a GPU that this machine does not have.
     """
 
-    trial: bool = True  # Estimate the time of each cohort from measurements of some seconds.
+    trial: bool = True  # Estimate the time of each cohort from measurements of a few seconds.
     keep_stale: arguments.KeepStale = False
 
     def run(self, console: Console) -> int:
@@ -261,24 +261,26 @@ def about_time(
     from pac4sac.studies.local import side_by_side
 
     if predictions is None:
-        yield f"This machine has no {place.device}, so their time was not measured."
+        yield (
+            f"The device {place.device} is not available on this machine, so the time of the "
+            "cohorts was not estimated."
+        )
         return
     count = side_by_side(cohorts, place.device)
     manner = f"{count} at a time" if count > 1 else "one after another"
     ends_early = any(study.options_for(task).get("stop_when_solved") for task in study.tasks)
     total = f"{'at most' if ends_early else 'about'} {duration(predictions.total(count))}"
     if compiling := predictions.compiling(count):
-        total += f", {duration(compiling)} of it for programs that are not compiled yet"
-    yield f"Trained {manner}, they take {total}."
+        total += f", including {duration(compiling)} to compile programs"
+    yield f"Trained {manner}, the cohorts take {total}."
     yield (
-        f"Measured: a step of each simulator, and eager updates of {predictions.measured} of "
-        f"{predictions.kinds} kinds of learners. Calculated from it: all steps, compiled updates "
-        "and evaluations."
+        "The time is calculated from measurements: a step of each simulator, and eager updates "
+        f"of {predictions.measured} of {predictions.kinds} kinds of learners."
     )
     if predictions.measured < predictions.kinds:
         yield (
-            "The time for measuring was not enough for all learners. Estimates with ~ follow from "
-            "the sizes of networks and batches."
+            "The time limit did not allow measurements of all learners. Estimates marked with ~ "
+            "are based on the sizes of networks and batches."
         )
 
 
@@ -293,7 +295,8 @@ class StudyStatusCommand(ChosenStudy):
 
         if read_study(root) is None:
             raise UserError(
-                f"{root} has no study yet; start it with: pac4sac study run {self.arguments()}"
+                f"{root} has no study yet; start this study with: pac4sac study run "
+                f"{self.arguments()}"
             )
         if study.kind == "cost":
             say(console, about_cost(study, root))
@@ -326,8 +329,8 @@ class StudyCollectCommand:
     # Add the runs to this archive; finished runs replace unfinished ones in it.
     into: Annotated[Path, arg(metavar="DIR")]
     unfinished: bool = False  # Add unfinished runs too.
-    # If copies of a run have different returns, keep the first copy: that of the archive, or else
-    # of the first folder.
+    # If copies of a run have different returns, keep the copy in the archive, or else the copy in
+    # the first folder.
     keep_first: bool = False
 
     def run(self, console: Console) -> int:
@@ -350,12 +353,12 @@ class StudyCollectCommand:
 def collected(archive: Path, added: "ArchiveChanges") -> Iterator[str]:
     """Yield sentences on the changes of an archive."""
     yield (
-        f"{added.new} new runs in {archive}, {added.replaced} replaced, {added.known} already "
-        f"present."
+        f"{added.new} new runs in {archive}; {added.replaced} runs were replaced, {added.known} "
+        "were already present."
     )
     if added.differing:
         count = len(added.differing)
-        yield f"{count} were trained twice with different returns; the first was kept."
+        yield f"{count} runs have copies with different returns; the first copy of each was kept."
     if added.unfinished:
         count = len(added.unfinished)
         yield f"{count} unfinished runs were left out; add --unfinished to include them."

@@ -102,9 +102,9 @@ def _about_runs(study: "Study", root: Path, cohorts: Sequence["PlannedCohort"]) 
     done = {run.identity for cohort in cohorts for run in cohort.done()}
     kept = len(done | (wanted - planned))  # the others are in an archive
     summary = f"{study.title}: {len(wanted)} runs in {root}"
-    yield f"{summary}: {kept} kept, {len(planned - done)} to train."
+    yield f"{summary}; {kept} kept, {len(planned - done)} to train."
     if others := len(planned - wanted):
-        yield f"{others} more runs of the same cohorts are part of the results."
+        yield f"The results also include {others} other runs of the same cohorts."
 
 
 def differing_settings_table(study: "Study") -> Table | None:
@@ -146,8 +146,8 @@ def show_end(
     if not result.complete:
         say(
             console,
-            f"Unfinished, because {result.reason}; run the same command to continue. Results so "
-            f"far: {page}",
+            f"Training is unfinished, because {result.reason}; run the same command to continue. "
+            f"Results so far: {page}",
         )
         return code_of_stop(result.reason)
     from pac4sac.report.formats import show_tables
@@ -161,7 +161,7 @@ def show_end(
         return 0
     say(
         console,
-        f"{failed} of {len(result.runs)} runs failed; the page has the causes. "
-        "pac4sac resume EXPERIMENT --retries N trains them again.",
+        f"{failed} of {len(result.runs)} runs failed; the report gives the causes. To train them "
+        "again, use pac4sac resume EXPERIMENT --retries N.",
     )
     return SOME_FAILED

@@ -33,8 +33,8 @@ class Train:
     algo: str = "pac4sac"
     seeds: arguments.Seeds = "0"
     preset: str = "default"  # Use this preset from `pac4sac list presets`.
-    # Change settings of the algorithm (see `pac4sac list settings`); several values, as in
-    # xi=0,0.01,0.1, train one run each.
+    # Change settings of the algorithm (see `pac4sac list settings`). Several values, as in
+    # xi=0,0.01,0.1, train a run for each value.
     settings: arguments.SettingTexts = field(default_factory=list)
     set_task: arguments.TaskChanges = field(default_factory=list)
     wrappers: arguments.Wrappers = field(default_factory=list)
@@ -43,7 +43,7 @@ class Train:
     max_minutes: arguments.MaxMinutes = None  # Stop after M minutes; `pac4sac resume` continues.
     track: arguments.Track = "none"
     callback: arguments.Callback = None
-    # Read these options from a TOML file, with settings in a table [set]; flags override it.
+    # Read these options from a TOML file, with settings in a table [set]; flags override the file.
     config: Annotated[Path | None, arguments.optional("FILE")] = None
     trust: arguments.Trust = field(default_factory=list)
 

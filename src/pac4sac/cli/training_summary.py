@@ -118,7 +118,7 @@ def _next_commands(folder: Path, runs: Sequence[RunRecord]) -> Iterator[str]:
         return
     path = shlex.quote(str(folder))
     yield f"Record a video:  pac4sac watch {path}{trust_flags()}"
-    yield f"Evaluate it:     pac4sac evaluate {path}{trust_flags()}"
+    yield f"Evaluate:        pac4sac evaluate {path}{trust_flags()}"
     yield f"Write a report:  pac4sac report {path}"
 
 

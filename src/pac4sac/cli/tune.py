@@ -17,13 +17,13 @@ from pac4sac.cli.study_display import StudyDisplay
 @arguments.with_options(*(name for name in arguments.OPTIONS if name != "start_from"))
 @dataclass(frozen=True)
 class Tune:
-    """Search for settings with Optuna, with several seeds per trial; train the best settings again.
+    """Search for settings with Optuna and several seeds per trial; then train the best ones again.
 
     Example: pac4sac tune Pendulum-v1 --algo sac --space lr=1e-4:1e-2:log tau=0.001:0.05
     """
 
-    # Train on this task, or on several separated by commas: names from `pac4sac list tasks` or
-    # Gymnasium ids.
+    # Train on this task, or on several tasks separated by commas: names from `pac4sac list tasks`
+    # or Gymnasium ids.
     task: Annotated[Positional[str], arg(metavar="TASK[,TASK]")]
     # Search these settings: NAME=LOW:HIGH, LOW:HIGH:log, LOW:HIGH:STEP or A,B,C, or a TOML file
     # with a table [space].
@@ -46,8 +46,8 @@ class Tune:
     set_task: arguments.TaskChanges = field(default_factory=list)
     # Use this sampler of Optuna, such as TPE, Random or TPE:n_startup_trials=5.
     sampler: str = "TPE"
-    # End poor trials early: `seeds` (if significantly worse than the best), none, or a pruner of
-    # Optuna.
+    # End poor trials early with this pruner: `seeds` (ends trials that are significantly worse than
+    # the best one), none, or a pruner of Optuna.
     pruner: str = "seeds"
     # Compare trials for pruning at these fractions of the steps.
     rungs: Annotated[str, arg(metavar="A,B")] = "0.25,0.5"

@@ -17,7 +17,7 @@ class Watch:
 
     # Use the best run of this run, experiment or study folder, or a shipped agent.
     folder: arguments.Folder
-    # Write this .gif, or .mp4 with the extra video.
+    # Write this .gif file, or this .mp4 file (needs the extra video).
     video: Annotated[Path | None, arguments.optional("FILE", "episode.gif in that folder")] = None
     seed: arguments.Number = 0  # Draw the episode from this seed.
     trust: arguments.Trust = field(default_factory=list)

@@ -38,18 +38,20 @@ def export_curves(folders: Sequence[Path], out: Path) -> str:
     """
     out = Path(out)
     if out.is_dir() or not is_curve_file(out):
-        raise UserError(f"{out} must name a CSV file to write, such as {out / 'curves.csv'}.")
+        raise UserError(
+            f"{out} is not the name of a CSV file; give one, such as {out / 'curves.csv'}."
+        )
     variants = [variant for variant in read_context(folders).all_variants if not variant.is_foreign]
     runs = [run for variant in variants for run in variant.runs]
     warn_of_damage(runs)
     rows = [*itertools.chain(*map(_rows, variants))]
     if not rows:
         raise UserError(
-            f"{', '.join(map(str, folders))} has no run with an episode or an evaluation."
+            f"No run in {', '.join(map(str, folders))} has an episode or an evaluation."
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, to_csv(rows))
-    return f"{len(runs)} runs in {len(rows)} rows were written to {out}."
+    return f"The curves of {len(runs)} runs were written to {out}, in {len(rows)} rows."
 
 
 def _rows(variant: Variant) -> Iterator[Sequence[Any]]:

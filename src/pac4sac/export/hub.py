@@ -78,7 +78,8 @@ def _finished_run(folder: Path) -> RunRecord:
         )
     if not last_evaluations(record):
         raise UserError(
-            f"{record.run} has no evaluation for its card; train with --evaluation-episodes."
+            f"{record.run} has no evaluation, which its card needs; train with "
+            "--evaluation-episodes 1 or more."
         )
     return record
 
@@ -197,7 +198,7 @@ def _code_of(record: RunRecord) -> str:
 def about_upload(files: Sequence[Path], repository: str) -> str:
     """Describe the upload in a sentence."""
     sizes = ", ".join(f"{file.name} ({file.stat().st_size / 1e3:.1f} kB)" for file in files)
-    return f"To huggingface.co/{repository}: {sizes}."
+    return f"Files for huggingface.co/{repository}: {sizes}."
 
 
 def push(folder: Path, repository: str) -> str:
@@ -220,8 +221,8 @@ def push(folder: Path, repository: str) -> str:
     except Exception as error:  # errors of the network, the Hub or a missing login
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
-            f"The upload to {repository} failed ({reason[0]}); {folder} is complete. Log in with "
-            "hf auth login, or upload the folder yourself."
+            f"The upload to {repository} failed ({reason[0]}); the files in {folder} are "
+            "complete. Log in with hf auth login, or upload the folder yourself."
         ) from error
     return str(address)
 

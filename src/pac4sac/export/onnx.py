@@ -58,15 +58,14 @@ def export_onnx(path: str | Path, out: Path) -> str:
     gap = largest_difference(agent, evaluate)
     if not gap <= TOLERANCE * float((high - low).max() / 2):
         raise UserError(
-            f"The exported policy differs from the agent {agent.run.id} by {gap:.1e}, so "
-            "nothing was written."
+            f"The actions of the exported policy differ from those of the agent {agent.run.id} by "
+            f"{gap:.1e}, so nothing was written."
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, model.SerializeToString())
     return (
         f"The policy of {agent.run.id} was written to {out}; on {OBSERVATIONS} random "
-        f"observations {judge} "
-        f"gives the agent's actions to within {gap:.1e}."
+        f"observations, its actions in {judge} differ from the agent's by at most {gap:.1e}."
     )
 
 

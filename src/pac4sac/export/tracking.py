@@ -165,8 +165,8 @@ def callbacks_named(names: Iterable[str]) -> list[Callback]:
 def _callback(name: str) -> Callback:
     if not isinstance(name, str):
         raise UserError(
-            f"Unknown callback {name!r}. Cohorts train in separate processes, so give its name "
-            f"as module:Class."
+            f"Unknown callback {name!r}. Cohorts train in separate processes, so give the name of "
+            "the callback's class as module:Class."
         )
     if name in TRACKERS:
         return TRACKERS[name]()
@@ -176,5 +176,5 @@ def _callback(name: str) -> Callback:
         return made
     except TypeError as error:
         raise UserError(
-            f"The callback {name!r} could not be made without arguments: {error}."
+            f"The callback {name!r} could not be created without arguments: {error}."
         ) from error

@@ -121,8 +121,8 @@ def _check_rendering(task: Task) -> None:
         if env.render_mode != "rgb_array" and not takes_render_mode(find_spec(task.env_id)):
             raise UserError(
                 f"The environment of task {task.name!r} cannot be rendered, because the function "
-                "that makes it takes no render_mode; give it a parameter render_mode=None, and "
-                "pass that to gymnasium.make."
+                "that creates it has no parameter render_mode; add render_mode=None to the "
+                "function, and pass it to gymnasium.make."
             )
 
 

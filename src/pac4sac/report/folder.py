@@ -41,7 +41,7 @@ def check_folder(out: Path, mark: str) -> None:
         is_report = (out / mark).exists() or (out / MANIFEST).exists()
         if not is_report and any(out.iterdir()):
             raise UserError(
-                f"{out} has files that are not a report; choose another folder with --out."
+                f"{out} has files that do not belong to a report; choose another folder with --out."
             )
 
 

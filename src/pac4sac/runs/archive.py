@@ -90,8 +90,8 @@ def add_to_archive(
     studies, costs = _merged_studies([archive, *folders]), _merged_costs([archive, *folders])
     if not (held or studies or costs or changes.unfinished):
         raise UserError(
-            f"{', '.join(map(str, folders))} has neither runs nor a study; give "
-            f"folders of experiments or studies."
+            f"No runs and no study were found in {', '.join(map(str, folders))}; give folders of "
+            "experiments or studies."
         )
     changes.studies = {name: _present_and_expected(about, held) for name, about in studies.items()}
     _write_archive(archive, held.values(), studies, costs)
@@ -129,8 +129,8 @@ def _add_run(
     elif contradict(before, run):
         if not keep_first:
             raise UserError(
-                f"{before.folder} and {run.folder} are copies of one run with different returns; "
-                f"omit one, or keep the first of each such pair with --keep-first."
+                f"{before.folder} and {run.folder} are copies of the same run with different "
+                "returns; leave one out, or add --keep-first to keep the first copy of each run."
             )
         changes.known += 1
         changes.differing.append(str(run.folder))
@@ -335,7 +335,7 @@ def read_cost(path: Path) -> dict[str, Any]:
     """
     cost = read_json(path, {"rows": list})
     if is_changed(cost):
-        raise UserError(f"{path} was changed since it was written; {COPY}")
+        raise UserError(f"{path} has been changed since it was written; {COPY}")
     check_if_there(cost, {"version": int, "machine": dict, "versions": dict}, str(path))
     for row in cost["rows"]:
         check_kinds(row, {"seconds_per_1000_steps": list}, f"A row of {path}")

@@ -192,9 +192,10 @@ def _nothing_in(reader: Reader) -> UserError:
     """Return the error that says that folders hold nothing to report on, or nothing readable."""
     if reader.reasons:
         return reader.reasons[0]
-    named = ", ".join(map(str, reader.roots)) or "Nothing"
+    named = ", ".join(map(str, reader.roots))
+    place = f" in {named}" if named else ""
     return UserError(
-        f"{named} has neither runs nor a study; give folders of experiments or studies."
+        f"No runs and no study were found{place}; give folders of experiments or studies."
     )
 
 
@@ -216,8 +217,7 @@ def _newest_code(
     """Omit runs by older code if the same run by newer code exists, and return notes on them."""
     present = {run.record.identity for run in runs}
     replaced = tuple(
-        f"`{run.place}` was left out: it was trained by older code, and the same run by newer "
-        f"code was found."
+        f"`{run.place}` was left out, because the same run was also trained by newer code."
         for run in runs
         if run.instead in present
     )

@@ -29,5 +29,5 @@ def warning_of(about: Mapping[str, Any]) -> str:
         advice += ", or set normalise_rewards=true"
     return (
         f"{share:.1%} of the targets of {about['run']} were outside the range of its critic, "
-        f"{low:g} to {high:g}, and were clipped to it. {advice}."
+        f"{low:g} to {high:g}, and were clipped to that range. {advice}."
     )

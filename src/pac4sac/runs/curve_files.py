@@ -73,9 +73,7 @@ def read_curves(files: Iterable[str | Path]) -> list[Curve]:
     for name, same in group_by(curves, key=_name).items():
         if len(same) > 1:
             places = " and ".join(curve.file for curve in same)
-            raise UserError(
-                f"{_described(name)} is in {places}; each run must be in only one file."
-            )
+            raise UserError(f"{_described(name)} is in {places}; keep each run in only one file.")
     return curves
 
 
@@ -100,7 +98,7 @@ def _curves_of(file: Path) -> Iterator[Curve]:
         steps = [step for step, _ in points]
         if twice := [step for step in steps if steps.count(step) > 1]:
             what = _described((exp_name, env_name, seed))
-            raise UserError(f"{what} has two values at step {twice[0]} in {file}; keep one.")
+            raise UserError(f"{what} has two values at step {twice[0]} in {file}; keep only one.")
         yield Curve(file.name, exp_name, env_name, seed, tuple(points))
 
 
@@ -126,7 +124,7 @@ def _rows(file: Path) -> Iterator[tuple[str, str, int, str, int, float | None]]:
 def _row(row: Mapping[str, Any], place: str) -> tuple[str, str, int, str, int, float | None]:
     """Return a row with numbers parsed."""
     if empty := [name for name in COLUMNS if not (row[name] or "").strip()]:
-        raise UserError(f"{place} has no {empty[0]}.")
+        raise UserError(f"{place} has no {empty[0]}; every line needs one.")
     seed, step = (_whole(row[name], name, place) for name in ("seed", "env_step"))
     value = _number(row["value"], "value", place)
     names = (row[name].strip() for name in ("exp_name", "env_name", "metric"))
@@ -138,7 +136,7 @@ def _whole(text: str, name: str, place: str) -> int:
     number = _number(text, name, place)
     if not (number >= 0 and number.is_integer() and number < 2**63):
         raise UserError(
-            f"{place} has the {name} {text!r}, which must be a whole number, 0 or greater."
+            f"{place} has the {name} {text!r}, but it must be a whole number of at least 0."
         )
     return int(number)
 
@@ -147,7 +145,7 @@ def _number(text: str, name: str, place: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise UserError(f"{place} has the {name} {text!r}, which is not a number.") from None
+        raise UserError(f"{place} has the {name} {text!r}, but it must be a number.") from None
 
 
 def check_curves_on(curves: Sequence[Curve], name: str, env_id: str, steps: int) -> None:
@@ -166,8 +164,8 @@ def check_curves_on(curves: Sequence[Curve], name: str, env_id: str, steps: int)
         if curve.env_name not in (name, env_id):
             others = ", ".join(dict.fromkeys(other.env_name for other in curves))
             raise UserError(
-                f"{curve.file} has curves on {others}, but a comparison is on one task; give a "
-                f"file with rows on {name} only, or use pac4sac report."
+                f"{curve.file} has curves for {others}, but a comparison has only one task; give "
+                f"a file that has only rows for {name}, or use pac4sac report."
             )
         if curve.until(steps) is None:
             raise UserError(

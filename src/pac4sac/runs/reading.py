@@ -171,7 +171,7 @@ def find_runs(path: str | Path) -> list[Path]:
     runs = run_folders_below(path)
     if not runs:
         state = "does not exist" if not path.exists() else "has neither run.json nor runs/"
-        raise UserError(f"{path} {state}: give the folder of an experiment, or of one of its runs.")
+        raise UserError(f"{path} {state}; give the folder of an experiment, or of one of its runs.")
     for run in runs:
         check_links(run)
     return runs
@@ -244,7 +244,7 @@ def read_run(folder: Path) -> RunRecord:
     about = read_json(folder / "run.json")
     _check_description(about, str(folder / "run.json"))
     if is_changed(about):
-        raise UserError(f"{folder / 'run.json'} was changed since it was written; {COPY}")
+        raise UserError(f"{folder / 'run.json'} has been changed since it was written; {COPY}")
     about.pop(LINE_SUM, None)
     seals = about.get("logs")
     seals = seals if isinstance(seals, dict) else {}  # older runs have no seals
@@ -287,8 +287,8 @@ def _check_line_sum(file: Path, line: dict[str, Any]) -> None:
     """Raise a UserError if the checksum of a line does not match."""
     if is_changed(line):
         raise UserError(
-            f"The line of {line['run']} in {file} was changed since it was written; restore it "
-            f"from a copy."
+            f"The line of {line['run']} in {file} has been changed since it was written; restore "
+            "the line from a copy of the file."
         )
 
 
@@ -341,7 +341,7 @@ def _check_description(about: dict[str, Any], path: str) -> None:
             raise UserError(f"The config in {path} is damaged: it has no valid {name}; {COPY}")
     if not is_file_name(about["run"]):
         raise UserError(
-            f"{path} is damaged: it has no valid run; {about['run']!r} is not the name of a folder."
+            f"{path} is damaged: its run {about['run']!r} is not the name of a folder; {COPY}"
         )
 
 

@@ -58,4 +58,4 @@ def reference_runs(task: str | None = None) -> dict[tuple[str, str], list[RunRec
 def check_task(task: str | None) -> None:
     """Raise a UserError if there are no archived runs on a task."""
     if task is not None and task not in TASKS:
-        raise UserError(f"There are no reference curves on {task!r}; {did_you_mean(task, TASKS)}")
+        raise UserError(f"There are no reference curves for {task!r}; {did_you_mean(task, TASKS)}")

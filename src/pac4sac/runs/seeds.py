@@ -46,7 +46,7 @@ def seed_list(seeds: int | str | Iterable[int]) -> list[int]:
         return [operator.index(seed) for seed in several]
     except TypeError:
         raise UserError(
-            f"Seeds must be a whole number or several of them, such as range(5), not {seeds!r}."
+            f"Seeds must be one or several whole numbers, such as range(5), not {seeds!r}."
         ) from None
 
 

@@ -86,7 +86,9 @@ class Comparison(Result):
         text = tables_as_text(self.tables)
         if self.complete:
             return "\n".join([text, "", *filter(None, (self.answer, self.advice))]).rstrip()
-        return f"{text}\n\nUnfinished, because {self.reason}; the same call continues."
+        return (
+            f"{text}\n\nTraining is unfinished, because {self.reason}; the same call continues it."
+        )
 
 
 @takes_known_names
@@ -233,7 +235,8 @@ def comparison_study(
     first = names[0] if baseline is None else algorithm_name(baseline)
     if first not in names:
         raise UserError(
-            f"The baseline {first!r} is not compared; it must be one of {', '.join(names)}."
+            f"The baseline {first!r} is not among the compared algorithms; it must be one of "
+            f"{', '.join(names)}."
         )
     values, presets = _single_values(settings, names), _preset_by_algorithm(preset, names)
     chosen = chosen_task(task, steps)
@@ -265,11 +268,11 @@ def algorithm_names(algos: str | Sequence[str | type[Agent]]) -> list[str]:
     allow_named(*names)
     if len(names) < 2:
         raise UserError(
-            f"compare needs at least two algorithms, not only {names[0]}; name another one, "
-            "or use train."
+            f"compare needs at least two algorithms, not only {names[0]}; add another one, or use "
+            "train."
         )
     if len(set(names)) < len(names):
-        raise UserError("An algorithm is listed twice; list each one once.")
+        raise UserError("An algorithm is listed twice; list each algorithm once.")
     if len({*map(short_name, names)}) < len(names):
         raise UserError("Two algorithms have the same name; rename one of the classes.")
     return names
@@ -287,7 +290,8 @@ def _single_values(settings: Mapping[str, Any] | None, names: Sequence[str] = ()
     grid = {_with_full_name(key, names): values for key, values in settings_grid(settings).items()}
     if swept := [name for name, values in grid.items() if len(values) != 1]:
         raise UserError(
-            f"compare takes one value for {swept[0]}; sweep it with train, or in a study file."
+            f"compare accepts only one value for each setting, but {swept[0]} has several; sweep "
+            f"over {swept[0]} with train, or in a study file."
         )
     return {name: values[0] for name, values in grid.items()}
 
@@ -313,7 +317,9 @@ def _preset_by_algorithm(preset: str, names: Sequence[str]) -> dict[str, str]:
     for text in map(str.strip, preset.split(",")):
         owner, _, name = _with_full_name(text, names).rpartition(":")
         if owner and owner not in names:
-            raise UserError(f"The preset {text!r} is for {owner}, which is not compared.")
+            raise UserError(
+                f"The preset {text!r} is for {owner}, which is not among the compared algorithms."
+            )
         chosen |= dict.fromkeys([owner] if owner else names, name)
     _check_presets(chosen)
     return chosen
@@ -363,7 +369,8 @@ def _check_settings(variants: Mapping[str, StudyVariant], values: Mapping[str, A
         owner, _, setting = name.rpartition(":")
         if owner and owner not in variants:
             raise UserError(
-                f"The setting {name} is for {owner}, which is not compared. Compared are {names}."
+                f"The setting {name} is for {owner}, which is not among the compared algorithms "
+                f"{names}."
             )
         if our_setting(setting, used) not in used:
             known = dict.fromkeys(chain(*(setting_names(v.algo) for v in variants.values())))
@@ -379,9 +386,9 @@ def _check_warmup(study: Study) -> None:
     }
     if idle:
         raise UserError(
-            f"Some algorithms would learn nothing, because their warm-up does not end within the "
-            f"{study.tasks[0].steps} steps of a run: {', '.join(idle.values())}. Train longer with "
-            "--steps, or set warmup to a smaller number."
+            "Some algorithms would learn nothing, because their warm-up does not end within the "
+            f"{study.tasks[0].steps} steps of a run: {', '.join(idle.values())}. Train longer "
+            "with --steps, or reduce warmup."
         )
 
 

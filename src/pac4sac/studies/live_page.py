@@ -204,8 +204,8 @@ def _server_at(port: int) -> _Server:
         return _Server((LOOPBACK, port), _Handler)
     except OSError as error:
         raise UserError(
-            f"No page can be served at port {port} ({error.strerror or error}); omit --port for "
-            f"any free one."
+            f"The live page cannot be served on port {port} ({error.strerror or error}); omit "
+            "--port to use any free port."
         ) from error
 
 

@@ -334,10 +334,10 @@ def begin(
         if not (cohort.folder / "experiment.json").exists():
             create(cohort.folder, [cohort.runs], Options(**{**options, "steps": cohort.steps}))
         elif kept := _kept_options(cohort, options, overrides):
-            what = "was trained" if cohort.is_done() else "was begun"
+            what = "was trained" if cohort.is_done() else "was started"
             warnings.warn(
                 f"{cohort.title} {what} with {', '.join(assignments(kept))} and keeps these "
-                f"values. To train with the new ones, choose another folder with --out.",
+                "values. To train with the new values, choose another folder with --out.",
                 stacklevel=2,
             )
 
@@ -450,8 +450,8 @@ def place_for_cohorts(device: str, memory: int | None) -> CohortPlace:
             raise
         if memory is None:
             raise UserError(
-                f"This machine has no {device}, so its free memory is unknown; set the memory of "
-                f"one cohort in MB with --memory."
+                f"The device {device} is not available on this machine, so its free memory is "
+                "unknown; set the memory of one cohort in MB with --memory."
             ) from error
         return CohortPlace(torch.device(device), memory, here=False)
     if memory is None:  # the other half is for activations, checkpoints and other work

@@ -176,7 +176,8 @@ def _check_slurm_options(engine: str, max_minutes: float | None, slurm: Mapping[
         raise UserError(f"--slurm {next(iter(slurm))} is for Slurm jobs; add --engine slurm.")
     if engine == "slurm" and max_minutes is not None:
         raise UserError(
-            "--max-minutes does not end Slurm jobs; request a time with --slurm time=4:00:00."
+            "--max-minutes does not end Slurm jobs; set their time limit, as in --slurm "
+            "time=4:00:00."
         )
 
 

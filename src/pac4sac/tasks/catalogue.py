@@ -97,7 +97,7 @@ class Task:
         known = [f.name for f in fields(self) if f.name != "env_id"]
         if unknown := sorted(set(changes).difference(known)):
             raise UserError(
-                f"A task has no {unknown[0]!r}; {did_you_mean(unknown[0], known, 'it has')}"
+                f"A task has no field {unknown[0]!r}; {did_you_mean(unknown[0], known, 'it has')}"
             )
         return replace(self, **changes)
 

@@ -78,8 +78,8 @@ def check_new(spec: EnvSpec, env: Env) -> None:
     last = _last_made.get(spec.id)
     if last is not None and last() is env.unwrapped:
         raise UserError(
-            f"{short_name(spec.id)} returns the same environment every time; it must make a new "
-            "one in each call, because every run needs its own."
+            f"{short_name(spec.id)} returns the same environment every time; it must create a new "
+            "one at each call, because every run needs its own environment."
         )
     _last_made[spec.id] = weakref.ref(env.unwrapped)
 
@@ -105,9 +105,9 @@ def recipe(env: Env) -> Recipe:
     if spec is None:
         name = type(env.unwrapped).__name__
         raise WrongType(
-            f"Every run needs its own environment, but {name} was not made with "
-            "gymnasium.make, so its arguments are unknown; give its class with env_kwargs, or a "
-            "function that makes it."
+            f"Every run needs its own environment, but {name} was not made with gymnasium.make, "
+            "so its arguments are unknown; give its class with env_kwargs, or a function that "
+            "creates it."
         )
     wrappers: list[functools.partial[Env]] = []
     layer = env
@@ -135,7 +135,8 @@ def _maker_of(layer: gymnasium.Wrapper[Any, Any, Any, Any]) -> functools.partial
         arguments = layer.spec.additional_wrappers[-1].kwargs
     if arguments is None and len(inspect.signature(kind).parameters) > 1:
         raise UserError(
-            f"The arguments of the wrapper {kind.__name__} are unknown. Pass the environment "
-            f"without it, and add it with wrappers=[functools.partial({kind.__name__}, ...)]."
+            f"The arguments of the wrapper {kind.__name__} are unknown, so it cannot be created "
+            "for each run. Pass the environment without the wrapper, and add the wrapper with "
+            f"wrappers=[functools.partial({kind.__name__}, ...)]."
         )
     return functools.partial(kind, **arguments or {})

@@ -265,7 +265,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
     def _require(self, *states: str) -> None:
         if self._state not in states:
             raise RuntimeError(
-                f"the pool is {self._state}; this call needs it {' or '.join(states)}"
+                f"the pool is {self._state}, but for this call it must be {' or '.join(states)}"
             )
 
     def _start(self) -> NDArray[np.float32]:
@@ -450,7 +450,7 @@ def number_of_workers(task: Task, runs: Sequence[int], workers: int | Literal["a
         workers = choose_workers(sum(runs), simulator_seconds(task), cores(), len(runs))
     if workers < 0:
         raise UserError(
-            f"workers must be 0 (no processes), a positive number or 'auto', not {workers}."
+            f"workers must be 0 (no processes), a positive whole number or 'auto', not {workers}."
         )
     return min(workers, sum(runs))
 

@@ -64,7 +64,7 @@ def get_task(task: str | Task, steps: int | None = None) -> Task:
         task = known_task(task) or _task_of(task, find_spec(task))
     elif not isinstance(task, Task):
         raise WrongType(
-            "task must be a name, a pac4sac.Task, or a class or function that makes an "
+            "task must be a name, a pac4sac.Task, or a class or function that creates an "
             f"environment, not {task!r}."
         )
     return task if steps is None else replace(task, steps=steps)
@@ -368,8 +368,8 @@ def _action_adapter(
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         kind = "integer" if isinstance(space, spaces.Box) else type(space).__name__
         raise UserError(
-            f"Task {name!r} takes {kind} actions; agents only support continuous actions. Choose "
-            "an environment with a Box as its action space."
+            f"Task {name!r} has {kind} actions, but agents support only continuous actions. "
+            "Choose an environment with a Box as its action space."
         )
     if np.any(np.abs([space.low, space.high]) >= np.finfo(np.float32).max):
         raise UserError(
@@ -398,13 +398,14 @@ def _observation_adapter(
     """Return the space of flat float32 observations, and the conversion function if needed."""
     if _has_image(space):
         raise UserError(
-            f"Task {name!r} has images as observations, which the agents do not support; "
-            "choose an environment with vectors as observations."
+            f"Task {name!r} has image observations, which the agents do not support; choose an "
+            "environment with vector observations."
         )
     if not space.is_np_flattenable:
         raise UserError(
-            f"Task {name!r} observes a {type(space).__name__}, which has no fixed length; "
-            "wrap the environment so that it observes a Box or a Dict of Boxes."
+            f"Task {name!r} has the observation space {type(space).__name__}, which has no fixed "
+            "length; wrap the environment so that its observation space is a Box or a Dict of "
+            "Boxes."
         )
     flat = spaces.flatten_space(space)
     assert isinstance(flat, spaces.Box)

@@ -33,7 +33,7 @@ class TargetReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         space = env.observation_space
         if not isinstance(space, gymnasium.spaces.Box):
             raise UserError(
-                "The wrapper sparse-target needs observations that are a vector, not "
+                "The wrapper sparse-target needs a Box as the observation space, not "
                 f"{type(space).__name__}."
             )
         self._low = _limits("low", low, space, -np.inf)
@@ -134,8 +134,8 @@ def x_position(env: Env) -> Callable[[], float]:
         if _moves_along_x(getattr(robot, "model", None)):
             return lambda: float(robot.data.qpos[0])
     raise UserError(
-        f"{type(robot).__name__} has no x position, which the wrapper position-delay needs. "
-        "Use the wrapper with robots of PyBullet or MuJoCo that move along x."
+        f"{type(robot).__name__} has no x position, which the wrapper position-delay needs. Use "
+        "this wrapper with PyBullet or MuJoCo robots that move along x."
     )
 
 
@@ -178,7 +178,7 @@ def _table_of(wrapper: Any) -> dict[str, Any]:
         )
     if name not in WRAPPERS and ":" not in name:
         raise UserError(
-            f"Unknown wrapper {name!r}; {did_you_mean(name, WRAPPERS)} Write a custom wrapper as "
+            f"Unknown wrapper {name!r}; {did_you_mean(name, WRAPPERS)} Give a custom wrapper as "
             "module:Class."
         )
     return table
@@ -227,22 +227,22 @@ def _limits(name: str, given: Limits, space: gymnasium.spaces.Box, default: floa
     limits = np.full(lowest.size, default)
     if not isinstance(given, Mapping | None):
         raise UserError(
-            f"{name} of the wrapper sparse-target must be limits by index, such as "
-            f'{{"0": -0.25}}, not {given!r}.'
+            f"{name} of the wrapper sparse-target must map indices of the observation to limits, "
+            f'as in {{"0": -0.25}}, not {given!r}.'
         )
     for index, limit in (given or {}).items():
         what = f"{name}.{index} of the wrapper sparse-target"
         _check_number(what, limit)
         if not (str(index).isdecimal() and int(index) < limits.size):
             raise UserError(
-                f"The wrapper sparse-target got a limit for observation {index}, "
-                f"but observations are numbered from 0 to {limits.size - 1}."
+                f"The wrapper sparse-target has a limit for the index {index} of the observation, "
+                f"but the indices are 0 to {limits.size - 1}."
             )
         low, high = lowest[int(index)], highest[int(index)]
         if not low <= limit <= high:
             raise UserError(
-                f"{what} must be a value that the observation can have, in [{low:g}, {high:g}], "
-                f"not {limit:g}."
+                f"{what} must be in [{low:g}, {high:g}], not {limit:g}, because the observation "
+                "has this range."
             )
         limits[int(index)] = limit
     return limits

@@ -133,7 +133,8 @@ def _task_for(
     if task_sizes(chosen) != sizes:
         given = " and ".join(map(str, task_sizes(chosen)))
         raise UserError(
-            f"{trained.run.id} was trained with {sizes[0]} observations and {sizes[1]} actions, "
-            f"but {chosen.name} has {given}. Choose a task with the same spaces."
+            f"{trained.run.id} was trained with {sizes[0]} observation dimensions and {sizes[1]} "
+            f"action dimensions, but {chosen.name} has {given}. Choose a task with the same "
+            "numbers of dimensions."
         )
     return chosen

@@ -75,7 +75,7 @@ def agent_file(path: str | Path) -> Path:
         names = ", ".join(shipped_agents())
         state = "has no trained agent" if path.exists() else "does not exist"
         raise UserError(
-            f"{path} {state}; give a run folder, an {AGENT}, or a shipped agent: {names}."
+            f"{path} {state}; give a run folder, an {AGENT} file, or a shipped agent: {names}."
         )
     if len(agents) > 1:
         raise UserError(
@@ -120,7 +120,7 @@ def choose_agent(path: str | Path) -> Path:
     runs = [read_run(agent.parent) for agent in agents]
     if len({run.task["name"] for run in runs}) > 1:
         raise UserError(
-            f"{path} has agents of several tasks; give one of its runs, such as {runs[0].folder}."
+            f"{path} has agents for several tasks; give one of its runs, such as {runs[0].folder}."
         )
     return max(runs, key=_merit).folder / AGENT
 
@@ -173,18 +173,19 @@ def read_agent_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     except (OSError, KeyError, ValueError) as error:
         reason = "it lacks its description" if isinstance(error, KeyError) else error
         raise UserError(
-            f"{path} is not an agent of pac4sac, or it is damaged ({reason})."
+            f"{path} is not an agent file of pac4sac, or it is damaged ({reason})."
         ) from error
     tensors = tensor_file.as_tensors(arrays)
     check_kinds(label, {"about": dict, "sha256": str}, str(path), VERSION)
     if checksum(label["about"], tensors) != label["sha256"]:
         raise UserError(
-            f"{path} is damaged: its content does not match its checksum. Use a "
-            "copy, or train again."
+            f"{path} is damaged: its content does not match its checksum. Use a copy of the file, "
+            "or train again."
         )
     for name, array in arrays.items():
         if not np.isfinite(array).all():
             raise UserError(
-                f"{path} is damaged: its {name} has non-finite weights. Use a copy, or train again."
+                f"{path} is damaged: its {name} has non-finite weights. Use a copy of the file, "
+                "or train again."
             )
     return label["about"], tensors

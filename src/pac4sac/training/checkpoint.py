@@ -223,7 +223,10 @@ def _check_entries(table: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
 def _check_shape(name: str, array: Tensor | NDArray[Any], dimensions: int, runs: int) -> None:
     """Refuse an array with another number of dimensions or of runs."""
     if array.ndim != dimensions or len(array) != runs:
-        raise ValueError(f"its {name} does not have {dimensions} dimensions with {runs} runs")
+        raise ValueError(
+            f"its {name} does not have {dimensions} dimensions with one entry for each of {runs} "
+            "runs"
+        )
 
 
 def _checksums(folder: Path, fingerprint: str) -> dict[str, str]:

@@ -319,7 +319,7 @@ class Trial:
         except Exception as error:
             error.add_note(
                 "An update is compiled as a whole: use torch.where instead of `if` on values, "
-                "and no .item()."
+                "and do not call .item()."
             )
             raise
         gap = disagreement(before, expected, self.learned(learner))

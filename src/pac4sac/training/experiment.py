@@ -166,8 +166,8 @@ def warn_of_objects(names: Sequence[str]) -> None:
     if lost := [short_name(name) for name in names if is_in_process(name)]:
         warnings.warn(
             f"Other programs cannot import {' and '.join(dict.fromkeys(lost))}, so they cannot "
-            "resume this training, and it trains in a single process. To avoid both, define "
-            "these objects at the top level of a module.",
+            "resume this training, and it is limited to a single process. To avoid both limits, "
+            "define these objects at the top level of a module.",
             stacklevel=4,  # the call of train or compare, behind its decorator
         )
 
@@ -207,9 +207,9 @@ def _check_memory(cohort: Sequence[Run], device: torch.device) -> None:
     needed, free = cohort_bytes(cohort), free_bytes(device)
     if needed > free:
         raise UserError(
-            f"Training a cohort of {len(cohort)} needs {needed / 1e9:.1f} GB of memory, but only "
-            f"{free / 1e9:.1f} GB are free; set a smaller capacity or width, or train fewer runs "
-            "at once."
+            f"Training a cohort of {len(cohort)} runs needs {needed / 1e9:.1f} GB of memory, but "
+            f"only {free / 1e9:.1f} GB are free; set a smaller capacity or width, or train fewer "
+            "runs at once."
         )
 
 
@@ -423,8 +423,8 @@ def _read(folder: Path) -> tuple[Options, list[list[Run]]]:
     for run in itertools.chain(*about["cohorts"]):
         if changed := settings_changed(run):
             raise UserError(
-                f"{folder} cannot be resumed: {changed}. Use the pac4sac that trained it, or "
-                "train again into another folder."
+                f"{folder} cannot be resumed: {changed}. Use the version of pac4sac that trained "
+                "it, or train again into another folder."
             )
     return options, cohorts
 
@@ -441,8 +441,8 @@ def alone_in(folder: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(
-                f"{folder} is in use: another process trains it. Wait for that process, or stop it "
-                "first."
+                f"{folder} is in use: another process is training in it. Wait for that process, "
+                "or stop it first."
             ) from None
         yield
     finally:
@@ -465,7 +465,8 @@ def experiment_runs(about: Mapping[str, Any]) -> list[list[Run]]:
     ids = [run.id for run in itertools.chain(*cohorts)]
     if len(set(ids)) < len(ids):
         raise UserError(
-            "The experiment has two runs with the same name and folder; train them again."
+            "The experiment has two runs with the same name, which share a folder; train the "
+            "runs again into another folder."
         )
     return cohorts
 

@@ -198,7 +198,7 @@ class Cohort:
             self._note_replay_mismatches()
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             raise UserError(
-                f"The checkpoint in {self.folder} does not fit its runs ({error}); train again "
+                f"The checkpoint in {self.folder} does not match its runs ({error}); train again "
                 "into another folder."
             ) from error
         return list(stored["logs"])

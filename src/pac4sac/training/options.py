@@ -53,7 +53,7 @@ class Options:
     evaluate_every: int = _option(
         0,
         NON_NEGATIVE,
-        "Evaluate every N steps and keep the best weights; 0 evaluates at the end only.",
+        "Evaluate every N steps and keep the best weights; 0 evaluates only at the end.",
     )
     evaluation_episodes: int = _option(
         5, Interval(0, EPISODES.high), "Play N episodes in each evaluation."
@@ -68,7 +68,9 @@ class Options:
         "Measure the spread of the visited states every N steps; 0 never measures it.",
     )
     stop_when_solved: bool = _option(
-        False, None, "End a run once it is solved: five consecutive episodes above the threshold."
+        False,
+        None,
+        "Stop a run when it solves the task, with five consecutive episodes above the threshold.",
     )
     start_from: str | None = _option(
         None,

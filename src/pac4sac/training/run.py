@@ -180,8 +180,8 @@ def check_code(runs: Sequence[Run]) -> None:
         if edited := run.edited():
             raise UserError(
                 f"{run.id} was trained by another version of the code: {edited}. Restore that "
-                "code, train again into another folder, or continue with the current code with "
-                "--keep-stale."
+                "code, train again into another folder, or add --keep-stale to continue with the "
+                "current code."
             )
 
 
@@ -241,7 +241,7 @@ def make_runs(
 def _check_seeds(seeds: Sequence[int]) -> None:
     """Refuse seeds that are missing, equal or out of range."""
     if not seeds:
-        raise UserError("At least one seed is needed, such as --seeds 0:5.")
+        raise UserError("Training needs at least one seed, as in --seeds 0:5.")
     if len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > LARGEST_SEED:
         raise UserError(f"Seeds must be different whole numbers from 0 to {LARGEST_SEED}.")
 

@@ -86,7 +86,9 @@ class RunFolder:
             length, checksum = marks[name]
             content = read_if_there(path)[:length]
             if len(content) < length or hashlib.sha256(content).hexdigest() != checksum:
-                raise DamagedCheckpoint(f"{path} was changed or cut after it")
+                raise DamagedCheckpoint(
+                    f"{path} was changed or cut after this checkpoint was written"
+                )
 
     def cut_back(self, marks: Mapping[str, Mark]) -> None:
         """Cut each log back to its length at a checkpoint."""

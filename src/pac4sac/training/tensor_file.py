@@ -177,5 +177,5 @@ def _entry(name: str, about: Any) -> Entry:
     if not all(type(number) is int and 0 <= number < 2**60 for number in numbers):
         raise ValueError(f"{name} has an invalid shape")
     if end - begin != math.prod(shape) * DTYPES[dtype].itemsize or len(shape) > 16:
-        raise ValueError(f"the shape of {name} does not fit its size")
+        raise ValueError(f"the shape of {name} does not match its size in bytes")
     return Entry(name, DTYPES[dtype], tuple(shape), begin, end)

@@ -218,9 +218,9 @@ class TrainedAgent:
         )
         if is_one != is_one_action or len(actions) != s.shape[1]:
             raise UserError(
-                "Each observation needs an action: "
-                f"{'one was' if is_one else f'{s.shape[1]} were'} given with "
-                f"{'one action' if is_one_action else f'{len(actions)} actions'}."
+                "Each observation needs an action, but "
+                f"{'one observation was' if is_one else f'{s.shape[1]} observations were'} given "
+                f"with {'one action' if is_one_action else f'{len(actions)} actions'}."
             )
         a = np.stack([self._adapter.to_unit(action) for action in actions]).astype(np.float32)
         return s, torch.from_numpy(a).unsqueeze(0), is_one
@@ -263,7 +263,7 @@ def as_rows(
         return array.reshape(-1, size), is_one
     each = ", ".join(map(str, shape or (size,)))
     raise UserError(
-        f"This agent needs {what} of the shape [{each}], or several of them as [B, {each}], not "
+        f"This agent needs {what} of the shape [{each}], or a batch of the shape [B, {each}], not "
         f"{list(array.shape)}."
     )
 
@@ -307,8 +307,8 @@ def load_chosen(path: str | Path, task: Environment | None, stacklevel: int) -> 
     folder, path = Path(path), choose_agent(path)
     if (count := len(agents_below(folder))) > 1:
         warnings.warn(
-            f"{folder} has {count} agents; {path.parent.name} is used, because it has the best "
-            "last returns. To use another agent, give its run folder.",
+            f"{folder} has {count} agents; {path.parent.name} is used, because its last returns "
+            "are the best. To use another agent, give its run folder.",
             stacklevel=stacklevel,
         )
     about, tensors = read_agent_file(path)
@@ -333,7 +333,8 @@ def _described_agent(about: Mapping[str, Any], path: Path) -> tuple[Run, Agent]:
     sizes = about["observation_size"], about["action_size"]
     if min(sizes) < 1:
         raise UserError(
-            f"{path} is damaged: its agent has {sizes[0]} inputs and {sizes[1]} outputs."
+            f"{path} is damaged: its agent has {sizes[0]} observation and {sizes[1]} action "
+            "dimensions, but must have at least one of each."
         )
     try:
         run = Run.from_description(about["run"])
@@ -342,7 +343,7 @@ def _described_agent(about: Mapping[str, Any], path: Path) -> tuple[Run, Agent]:
         raise
     except Exception as error:  # custom agents can raise any exception
         raise UserError(
-            f"{path} does not describe an agent that this pac4sac supports ({error})."
+            f"{path} does not describe an agent that this version of pac4sac supports ({error})."
         ) from error
 
 

@@ -34,7 +34,7 @@ def start_from(source: str | Path, agent: Agent, state: State, expected: str | N
     if expected is not None and agent_checksum(source) != expected:
         raise UserError(
             f"{source} is not the agent {expected} from which this training started; restore that "
-            "file, or start a new training."
+            "file, or start a new experiment."
         )
     _, tensors = read_agent_file(agent_file(source))
     adopt(state, _starting_tensors(source, agent, tensors), str(source))

@@ -26,9 +26,11 @@ BOUNDS: dict[str, Callable[..., Tensor]] = {  # functions of risk, KL, N and δ
 @dataclass(frozen=True, kw_only=True)
 class BoundedConfig(Pac4SacConfig):
     bound: str = structural("kl", tuple(BOUNDS), "bound that the critic minimises")
-    loss_scale: float = per_run(10.0, POSITIVE, "ε of the bounded loss: larger errors saturate")
+    loss_scale: float = per_run(
+        10.0, POSITIVE, "ε: scale of the bounded loss, which saturates for errors larger than ε"
+    )
     bound_lambda: float = per_run(
-        1.0, Interval(0, 2, low_open=True, high_open=True), "λ of bound=lambda"
+        1.0, Interval(0, 2, low_open=True, high_open=True), "λ of the bound lambda"
     )
     delta: float = per_run(0.05, OPEN_UNIT, "δ: probability that the bound fails")
 

@@ -38,10 +38,12 @@ from pac4sac.base.errors import UserError
 class IndexConfig(MixtureConfig):
     critics: int = structural(8, Interval(1), "d: number of components of the index z")
     kept: float = per_run(
-        0.5, OPEN_UNIT, "p of the standardised Bernoulli variables in the noise c"
+        0.5,
+        OPEN_UNIT,
+        "p: success probability of the standardised Bernoulli variables in the noise c",
     )
     prior_scale: float = per_run(30.0, NON_NEGATIVE, "scale of the fixed random function")
-    caution: float = per_run(0.0, ANY, "κ: the actor maximises the mean of Q minus κ std")
+    caution: float = per_run(0.0, ANY, "κ: the actor maximises the mean of Q minus κ times its std")
     noise: float = per_run(
         1.0, NON_NEGATIVE, "ζ: noise on targets, in units of the root mean square TD error σ̂"
     )
@@ -50,8 +52,8 @@ class IndexConfig(MixtureConfig):
         super().__post_init__()
         if self.critics > (width := self.critic_width or self.width):
             raise UserError(
-                f"critics must be at most the width of a layer ({width}), because it is the size "
-                "of the index."
+                f"critics must be at most the layer width {width}, not {self.critics}, because "
+                "this setting is the size of the index z."
             )
 
 

@@ -53,15 +53,18 @@ class MixtureConfig(Pac4SacConfig):
     noise: float = per_run(
         0.0, NON_NEGATIVE, "ζ: noise on targets, in units of the root mean square TD error σ̂"
     )
-    caution: float = per_run(0.5, ANY, "κ: the actor maximises the mean of Q minus κ std")
+    caution: float = per_run(0.5, ANY, "κ: the actor maximises the mean of Q minus κ times its std")
     target_caution: float = per_run(
-        0.0, NON_NEGATIVE, "κ′: targets are reduced by κ′ times the std over members in s′"
+        0.0,
+        NON_NEGATIVE,
+        "κ′: factor of the std over members in s′, which is subtracted from targets",
     )
-    optimism: float = per_run(1.0, ANY, "β of ranking=upper: number of std above the mean")
+    optimism: float = per_run(1.0, ANY, "β: factor of the std in the ranking upper")
     ranking: str = structural(
         "actor",
         ("actor", "member", "upper"),
-        "what ranks candidates in training: the actor's objective, one member, or mean + β std",
+        "value that ranks candidates in training: actor's objective, one member's Q, or mean + β "
+        "std",
     )
     delta: float = per_run(0.05, OPEN_UNIT, "δ of the conservative term")
 

@@ -16,7 +16,9 @@ from pac4sac.agents.settings import Interval, new_default, structural
 @dataclass(frozen=True, kw_only=True)
 class RandomCriticConfig(ExploreConfig):
     functions: int = structural(
-        50, Interval(1), "number of random functions, one of which ranks candidates in an episode"
+        50,
+        Interval(1),
+        "number of random functions, one of which ranks the candidates in each episode",
     )
     critics: int = new_default(ExploreConfig, "critics", 2)
     target: str = new_default(ExploreConfig, "target", "minimum")

@@ -90,8 +90,8 @@ class _Dispatch:
                     self._cancel_waiting()
         except self.ray.exceptions.RayActorError as error:
             raise UserError(
-                f"The process that writes the cluster's results here has died ({error}); run the "
-                f"study again to continue."
+                "The process that writes the cluster's results on this machine has died "
+                f"({error}); run the study again to continue."
             ) from error
         return self.failures
 
@@ -198,8 +198,8 @@ def cluster_address(wanted: str | None) -> str:
     chosen = wanted or os.environ.get("RAY_ADDRESS") or "local"
     if chosen.startswith("ray://"):
         raise UserError(
-            "Results cannot be returned over ray://; make this machine a node (ray start "
-            "--address=HOST:PORT)."
+            "Results cannot be returned over ray://; add this machine to the cluster with ray "
+            "start --address=HOST:PORT."
         )
     if chosen not in ("auto", "local"):
         _check_answers(chosen)

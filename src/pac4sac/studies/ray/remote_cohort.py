@@ -68,8 +68,8 @@ class FolderKeeper:
         with self.locks[cohort]:
             if attempt != self.attempts[cohort]:
                 raise PermissionError(
-                    f"attempt {attempt} was abandoned; attempt {self.attempts[cohort]} has the "
-                    f"cohort now"
+                    f"attempt {attempt} was abandoned; attempt {self.attempts[cohort]} now trains "
+                    "the cohort"
                 )
             if what == "heard":
                 self.steps[cohort] = arguments[0], arguments[1]

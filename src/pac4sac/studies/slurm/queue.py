@@ -108,7 +108,7 @@ def _slurm_states(ids: Sequence[str]) -> dict[str, str]:
     answer = _ask_slurm(queue)
     # Slurm forgets jobs some minutes after their end.
     if answer.returncode and "Invalid job id" not in answer.stderr:
-        raise UserError(f"The queue of Slurm does not answer: {_sentence(answer.stderr)}")
+        raise UserError(f"The Slurm queue does not answer: {_sentence(answer.stderr)}")
     states = _parsed(answer.stdout)
     if not set(ids) <= states.keys():
         with contextlib.suppress(UserError):
@@ -128,7 +128,7 @@ def _ask_slurm(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(command, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserError(
-            f"The queue of Slurm could not be asked with {command[0]} ({error}); try again on a "
+            f"The Slurm queue could not be queried with {command[0]} ({error}); try again on a "
             "machine from which you can submit jobs."
         ) from None
 
@@ -157,7 +157,8 @@ def check_can_submit(cluster: str) -> None:
     if cluster == "slurm" and missing:
         raise UserError(
             f"This machine has no {missing[0]}, so it cannot submit Slurm jobs; run the command "
-            "on a login node of the cluster. --slurm cluster=local tries it without a cluster."
+            "on a login node of the cluster. To try Slurm jobs without a cluster, add --slurm "
+            "cluster=local."
         )
 
 
@@ -216,7 +217,7 @@ def _submit(
         with contextlib.redirect_stderr(output):
             submitted = executor.submit_array(jobs)
     except (RuntimeError, OSError) as error:
-        raise UserError(f"The queue refused the jobs: {_sentence(str(error))}") from error
+        raise UserError(f"The Slurm queue refused the jobs: {_sentence(str(error))}") from error
     for link in filter(Path.is_symlink, folder.glob(".submission_file_*")):
         link.unlink()  # this link would lead out of the study after the study is moved
     return [str(job.job_id) for job in submitted]
@@ -247,7 +248,9 @@ def _read_jobs(root: Path) -> dict[str, Job]:
             for cohort, about in read_json(path).items()
         }
     except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is damaged ({error}); delete it to submit again.") from error
+        raise UserError(
+            f"{path} is damaged ({error}); delete it to submit the jobs again."
+        ) from error
 
 
 def _write_jobs(root: Path, jobs: Mapping[str, Job]) -> None:

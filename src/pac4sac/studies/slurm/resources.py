@@ -76,8 +76,8 @@ def wants_gpu(request: Request, device: str) -> bool:
     has_gpu = not str(request["gpus"]).endswith("0")
     if has_gpu and device == "cpu":
         raise UserError(
-            f"The jobs request gpus={request['gpus']}, but the study trains on cpu; change "
-            "one of the two."
+            f"The jobs request gpus={request['gpus']}, but the study trains on the CPU; omit "
+            "gpus, or train on a GPU with --device cuda."
         )
     return has_gpu
 

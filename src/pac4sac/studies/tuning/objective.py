@@ -42,8 +42,8 @@ class SearchObjective:
         lacking = [t.name for t in self.tasks if t.r_limit is None or not t.horizon]
         if self.name == "regret" and lacking:
             raise UserError(
-                f"{lacking[0]} has no regret, which needs a return threshold and a horizon; use "
-                "the objective final, or set r_limit with --set-task."
+                f"The objective regret needs a return threshold and a horizon, which {lacking[0]} "
+                "lacks; use the objective final, or set r_limit and horizon with --set-task."
             )
 
     @property

@@ -145,7 +145,7 @@ def _check_space(sampler: str, space: Space) -> None:
     choices = ", ".join(each.name for each in space if each.choices)
     if choices and sampler in NUMBERS_ONLY:
         raise UserError(
-            f"{sampler} searches numbers only, but {choices} is a choice between values; use "
+            f"{sampler} searches only numbers, but {choices} is a choice between values; use "
             "TPESampler."
         )
     endless = ", ".join(each.name for each in space if each.is_endless)

@@ -220,8 +220,9 @@ class Search:
         if differing := [name for name in facts if facts[name] != stored.get(name)]:
             name = differing[0]
             raise UserError(
-                f"The search in {self.root} has another value of {name}: {stored.get(name)}, not "
-                f"{facts[name]}. Choose another folder with --out, and another --storage."
+                f"The search in {self.root} was started with {name}={stored.get(name)}, not "
+                f"{facts[name]}. Use the same value, or choose another folder with --out, and "
+                "another --storage."
             )
 
     def _next_batch(self, most: int) -> tuple[list[Trial], Path]:

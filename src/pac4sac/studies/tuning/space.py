@@ -158,7 +158,9 @@ def _of_range(field: Setting, table: Mapping[str, Any]) -> SearchedSetting:
     """Return the parameter of a range, given as a dictionary."""
     kind = type(field.default)
     if kind not in (int, float):
-        raise UserError(f"{field.name} is not a number; list its values, as in A,B.")
+        raise UserError(
+            f"{field.name} is not a number, so it has no range; list its values, as in A,B."
+        )
     low, high = (_number(field, table[end]) for end in ("low", "high"))
     if not low < high:
         raise UserError(f"The range of {field.name} is empty: {low:g} is not below {high:g}.")
@@ -167,7 +169,7 @@ def _of_range(field: Setting, table: Mapping[str, Any]) -> SearchedSetting:
     log, step = bool(table.get("log")), _step(field, table.get("step"), high - low)
     if log and (low <= 0 or step is not None):
         raise UserError(
-            f"A logarithmic range of {field.name} must begin above 0 and have no step, not "
+            f"The logarithmic range of {field.name} must begin above 0 and have no step, not "
             f"{low:g}:{high:g}."
         )
     return SearchedSetting(field.name, (), low, high, log, step, kind is int)
@@ -180,7 +182,10 @@ def _step(field: Setting, given: Any, width: float) -> float | None:
         return None
     step = _number(field, given)
     if not 0 < step <= width:
-        raise UserError(f"The step of {field.name} must fit its range, not {step:g}.")
+        raise UserError(
+            f"The step of {field.name} must be above 0 and at most the width of its range "
+            f"({width:g}), not {step:g}."
+        )
     return step
 
 
@@ -189,7 +194,11 @@ def _number(field: Setting, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise UserError(f"The range of {field.name} must have numbers, not {value!r}.") from None
+        raise UserError(
+            f"The range of {field.name} must consist of numbers, not {value!r}."
+        ) from None
     if type(field.default) is int and not number.is_integer():
-        raise UserError(f"{field.name} is a whole number; its range cannot have {value}.")
+        raise UserError(
+            f"{field.name} must be a whole number, so its range cannot contain {value}."
+        )
     return number

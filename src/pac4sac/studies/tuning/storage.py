@@ -21,7 +21,9 @@ def open_storage(place: str) -> optuna.storages.BaseStorage:
         return optuna.storages.JournalStorage(JournalFileBackend(place))
     except (ImportError, OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise UserError(f"The storage {place} cannot be opened ({reason}).") from error
+        raise UserError(
+            f"The storage {place} cannot be opened ({reason}); choose another one with --storage."
+        ) from error
     except Exception as error:  # database drivers can raise any exception
         reason = str(error).strip().splitlines()[0]
         raise UserError(

@@ -81,7 +81,7 @@ class Tuning:
         sentences = about_search(self.summary)
         if not self.complete:
             reason = f", because {self.reason}" if self.reason else ""
-            sentences.append(f"Unfinished{reason}; the same call continues.")
+            sentences.append(f"The search is unfinished{reason}; the same call continues it.")
         return "\n".join(sentences)
 
 
@@ -220,7 +220,8 @@ def _plan(
     grid = settings_grid(settings)
     if swept := [name for name, values in grid.items() if len(values) != 1]:
         raise UserError(
-            f"A search needs a single value for {swept[0]}; search over it with --space."
+            f"A search needs a single value for {swept[0]}; to search over several values, use "
+            "--space."
         )
     values = {name: each for name, (each,) in grid.items()}
     parameters = make_space(algo, space)
@@ -246,8 +247,8 @@ def _rungs(tasks: Sequence[Task], rungs: Sequence[float], warmup: int) -> tuple[
     shortest = min(task.steps for task in tasks)
     if warmup >= shortest:
         raise UserError(
-            f"No trial would learn: the warm-up of {warmup} steps does not end within "
-            f"{shortest} steps. Train longer with --steps, or set warmup to a smaller number."
+            f"No trial would learn: the warm-up of {warmup} steps does not end within {shortest} "
+            "steps. Train longer with --steps, or reduce warmup."
         )
     return tuple(sorted({float(part) for part in rungs if part * shortest > warmup}))
 
@@ -262,12 +263,12 @@ def _check_numbers(plan: Plan, trials: int, at_once: int, fresh: Sequence[int]) 
         )
     names = [task.name for task in plan.tasks]
     if len({*names}) < len(names):
-        raise UserError("A task is listed twice; list each one once.")
+        raise UserError("A task is listed twice; list each task once.")
 
 
 def _check_engine(engine: str, address: str | None, parallel: int | None) -> None:
     if engine not in ("local", "ray"):
-        raise UserError(f"A search trains with the engine local or ray, not {engine!r}.")
+        raise UserError(f"A search supports only the engines local and ray, not {engine!r}.")
     check_engine_options(engine, address, parallel)
     if engine == "ray":
         cluster_address(address)
