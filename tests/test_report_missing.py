@@ -184,7 +184,7 @@ class TestMissingRuns:
             read_run(run)
 
     def test_a_folder_without_runs_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match="No runs and no study were found in"):
+        with pytest.raises(UserError, match="No runs or studies were found in"):
             write_report([tmp_path], tmp_path / "out")
         with pytest.raises(UserError, match="nowhere is not a folder"):
             write_report([tmp_path / "nowhere"], tmp_path / "out")
@@ -206,5 +206,5 @@ class TestMissingRuns:
         write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "thesis.tex").write_text("years")
-        with pytest.raises(UserError, match="not a report"):
+        with pytest.raises(UserError, match="do not belong to a report"):
             write_report([tmp_path / "in"], tmp_path / "out")

@@ -90,7 +90,7 @@ def add_to_archive(
     studies, costs = _merged_studies([archive, *folders]), _merged_costs([archive, *folders])
     if not (held or studies or costs or changes.unfinished):
         raise UserError(
-            f"No runs and no study were found in {', '.join(map(str, folders))}; give folders of "
+            f"No runs or studies were found in {', '.join(map(str, folders))}; give folders of "
             "experiments or studies."
         )
     changes.studies = {name: _present_and_expected(about, held) for name, about in studies.items()}

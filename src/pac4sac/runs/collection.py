@@ -195,7 +195,7 @@ def _nothing_in(reader: Reader) -> UserError:
     named = ", ".join(map(str, reader.roots))
     place = f" in {named}" if named else ""
     return UserError(
-        f"No runs and no study were found{place}; give folders of experiments or studies."
+        f"No runs or studies were found{place}; give folders of experiments or studies."
     )
 
 
