@@ -294,7 +294,7 @@ def test_a_damaged_agent_file_is_always_refused(folder: Path, tmp_path: Path) ->
         ):
             pac4sac.load(path)
         path.write_bytes(content[: luck.randrange(len(content))])
-        with pytest.raises(UserError, match=r"agent\.safetensors is not an agent of pac4sac"):
+        with pytest.raises(UserError, match=r"agent\.safetensors is not an agent file of pac4sac"):
             pac4sac.load(path)
 
 

@@ -221,7 +221,7 @@ def test_without_a_cluster_jobs_train_in_the_background(
         (["mem=lots"], "mem must be a size such as 16G"),
         (["cpus=0"], "cpus must be a whole number above 0"),
         (["gpus=2"], "gpus must be 0, 1, or 1 with its type"),
-        (["gpus=1"], "the study trains on cpu"),
+        (["gpus=1"], "the study trains on the CPU"),
         (["cluster=moon"], "cluster must be slurm or local"),
         (["array=0-9"], "Unknown slurm option array"),
         (["partitoin=gpu"], "did you mean partition?"),
@@ -290,7 +290,7 @@ def test_the_table_of_a_study_and_options_override_the_plan(tmp_path: Path) -> N
     path.write_text(TINY.replace("[set]", '[slurm]\ngpus = 1\ntime = "1-0"\n\n[set]'))
     study = load_study(str(path))
     assert study.slurm == {"gpus": 1, "time": "1-0"}
-    with pytest.raises(UserError, match="gpus=1, but the study trains on cpu"):
+    with pytest.raises(UserError, match="gpus=1, but the study trains on the CPU"):
         device_of_jobs(study, {}, checked(study.slurm))
     assert device_of_jobs(study, {"device": "auto"}, checked(study.slurm)) == "cuda"
     assert device_of_jobs(study, {"device": "auto"}, {"gpus": "0"}) == "cpu"
