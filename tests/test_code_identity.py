@@ -207,7 +207,8 @@ def test_runs_from_another_version_of_the_code_are_reported_and_retrained(
     assert labels(again) == ["sac", "my_agent:Mine"]
     assert trained[2] in {run.folder.parents[1] for run in again.runs}
     assert (
-        "was left out: it was trained by older code" in (out / "report" / "report.md").read_text()
+        "was left out, because the same run was also trained by newer code"
+        in (out / "report" / "report.md").read_text()
     )
     # An archive of both tells the same.
     add_to_archive([out], tmp_path / "archive")
