@@ -28,7 +28,7 @@ MISTAKES = {
     "ActsByChance": r"Acting gave different numbers the second time: .* from a stream that behaviour_streams",
     "NormalisesOverRuns": "A run learned differently alone than in a cohort of three .*must not include the first axis",
     "ReadsTheFirstRun": r"read as Hyper\(state\).name, not self.config.name",
-    "Branches": PLACE + r".*torch.where instead of `if` on values, and no \.item\(\)",
+    "Branches": PLACE + r".*torch.where instead of `if` on values, and do not call \.item\(\)",
     "Forgets": "An agent loaded from its file acts differently",
     "TooFar": r"behaviour returns actions outside \[-1, 1\]",
     "Flat": r"deterministic_action returns the shape \[3, 8\], but must return \[R, B, da\], here \[3, 4, 2\]",

@@ -582,7 +582,7 @@ def test_options_of_a_second_call_only_apply_to_cohorts_that_have_not_started(
     begun, waiting = cohorts[0].folder, cohorts[1].folder
     begin(study, tmp_path, cohorts, {})
     (begun / "cohorts").mkdir()
-    with pytest.warns(UserWarning, match=r"was begun with checkpoint_every=100") as told:
+    with pytest.warns(UserWarning, match=r"was started with checkpoint_every=100") as told:
         begin(study, tmp_path, plan(study, tmp_path, PLENTY), {"checkpoint_every": 50})
     assert len(told) == 1
     assert [checkpoint_every(begun), checkpoint_every(waiting)] == [100, 50]

@@ -39,10 +39,7 @@ TARGETS = "every update also updates the target networks; set tau to change thei
 FIXED_ALPHA = (
     "ent_coef=0.1 is alpha=0.1 with learn_alpha=false, and ent_coef='auto' is learn_alpha=true"
 )
-SEEDS = (
-    "each run has one simulator; to train runs with several seeds in parallel, give seeds such "
-    "as 0:5"
-)
+SEEDS = "each run has one simulator; runs with different seeds train in parallel, as with seeds 0:5"
 
 SETTINGS: Mapping[str, KnownName] = {
     "learning_rate": KnownName(BOTH, "lr"),
