@@ -71,7 +71,7 @@ def _shooting_table(rows: Sequence[AblationRow]) -> Table:
         numbers(f"{SHOOTING} candidates", "shooting", ("shooting", "shooting_sd")),
         numbers("difference [95%]", "overall", with_ends("difference")),
     ]
-    caption = "Effect of shooting on regret (thousands)"
+    caption = "Effect of shooting on regret, in thousands"
     return Table("gain-of-shooting", caption, columns, rows)
 
 
@@ -84,7 +84,9 @@ def _critic_table(rows: Sequence[AblationRow]) -> Table:
         numbers(f"{SHOOTING} candidates", "shooting", with_ends("shooting")),
         numbers("mean of both", "overall", with_ends("both")),
     ]
-    caption = "Effect of the PAC-Bayes critic on regret (thousands): PAC4SAC − plain critics [95%]"
+    caption = (
+        "Effect of the PAC-Bayes critic: regret of PAC4SAC − regret of plain critics, in thousands"
+    )
     return Table("gain-of-critic", caption, columns, rows)
 
 

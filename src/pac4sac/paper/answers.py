@@ -21,6 +21,7 @@ from pac4sac.paper.study_sections import compare_study_on_all_tasks
 from pac4sac.report.answers import effect_sentence
 from pac4sac.report.comparison import BETTER, WORSE, Compared
 from pac4sac.report.search import chosen_answer, chosen_by, studies_of_kind
+from pac4sac.report.sentences import listed
 from pac4sac.report.tables import Answer
 from pac4sac.report.uncertainty import uncertainty_answer
 from pac4sac.runs.collection import FoundStudy
@@ -30,7 +31,7 @@ from pac4sac.studies.shipped import shipped_study
 CLAIMED = ("table-1", "table-2", "controls", "shooting", "overestimation", "cost")
 SECTIONS = {"overestimation": "bias"}  # kind of study -> section, if their names differ
 # What the comparisons support, by kind, if it is not a claim of the paper.
-SUBJECTS = {"controls": "A gain from the critic itself"}
+SUBJECTS = {"controls": "the hypothesis that the gain comes from the critic itself"}
 DELTA = "Δ "  # prefix of measures that are differences
 UNDECIDED = "No complete run answers this question yet."
 
@@ -123,15 +124,25 @@ def _answer_of_claims(question: str, claims: Sequence[JudgedClaim], kind: str) -
     claim, test = clearest
     is_difference = claim.measure.startswith(DELTA)
     measure = f"{claim.measure.removeprefix(DELTA)} on {claim.on}{claim.shown_in}"
-    number = f"{measure}, {'PAC4SAC − ' if is_difference else ''}{test.name}: {test.text}."
+    number = (
+        f"the difference in {measure}: PAC4SAC − {test.name} = {test.text}."
+        if is_difference
+        else f"{measure} for {test.name}: {test.text}."
+    )
     if len(tests) == 1:
-        return answer(number)
+        return answer(f"The result is {number}")
+    return answer(f"{_support(tests, kind)} The clearest result is {number}")
+
+
+def _support(tests: Sequence[ClaimTest], kind: str) -> str:
+    """Return a sentence with the numbers of tests that support and contradict the claims."""
     counts = Counter(test.speaks_for_it for test in tests)
-    subject = SUBJECTS.get(kind, "The claim")
-    text = f"{subject} is supported by {counts[True]} of {len(tests)} comparisons"
+    verb = "support" if counts[True] > 1 else "supports"
+    claim = SUBJECTS.get(kind, "the paper's claim")
+    text = f"Of {len(tests)} comparisons, {counts[True] or 'none'} {verb} {claim}"
     if counts[False]:
-        text += f" and contradicted by {counts[False]}"
-    return answer(f"{text}. The clearest result: {number}")
+        text += f" and {counts[False]} {'contradicts' if counts[False] == 1 else 'contradict'} it"
+    return f"{text}."
 
 
 def _clearest_test(
@@ -151,10 +162,12 @@ def _clearest_test(
 def _better_controls(context: PaperContext) -> str:
     """Return the controls that are better than the baseline whose gain they should explain."""
     rows = compare_study_on_all_tasks(context, CONTROLS)
-    better = ", ".join(_name_on_task(row) for row in rows if row.verdict == BETTER)
-    return (
-        f"Controls that are better than {rows[0].variant.style.name}: {better}." if better else ""
-    )
+    better = [_name_on_task(row) for row in rows if row.verdict == BETTER]
+    if not better:
+        return ""
+    are = "control is" if len(better) == 1 else "controls are"
+    than = rows[0].variant.style.name
+    return f"The following {are} better than {than}: {listed(better)}."
 
 
 def _name_on_task(row: Compared) -> str:
@@ -198,8 +211,8 @@ def _better_and_worse(rows: Sequence[Compared]) -> str:
     baseline."""
     counts = Counter(row.verdict for row in rows)
     return (
-        f"In {len(rows)} comparisons with {_baseline_name(rows)}, variants are better in "
-        f"{counts[BETTER]} and worse in {counts[WORSE]}"
+        f"Of {len(rows)} comparisons with {_baseline_name(rows)}, the other variant is better in "
+        f"{counts[BETTER] or 'none'} and worse in {counts[WORSE] or 'none'}"
     )
 
 
@@ -209,13 +222,14 @@ def _wins_and_losses(rows: Sequence[Compared]) -> str:
     verdicts: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         verdicts[row.variant.style.name].append(row.verdict)
-    won, lost = [], []
+    won = list[str]()
     for name, on_tasks in verdicts.items():
-        won.append(f"than {name} on {on_tasks.count(WORSE)} of {len(on_tasks)} tasks")
-        if BETTER in on_tasks:
-            lost.append(f"than {name} on {on_tasks.count(BETTER)}")
-    text = f"{_baseline_name(rows)} is better {'; '.join(won)}"
-    return f"{text}. It is worse {'; '.join(lost)}" if lost else text
+        subject = "It" if won else _baseline_name(rows)
+        text = (
+            f"{subject} is better than {name} on {on_tasks.count(WORSE)} of {len(on_tasks)} tasks"
+        )
+        won.append(text + (f" and worse on {on_tasks.count(BETTER)}" if BETTER in on_tasks else ""))
+    return ". ".join(won)
 
 
 def _baseline_name(rows: Sequence[Compared]) -> str:

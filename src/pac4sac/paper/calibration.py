@@ -26,6 +26,7 @@ from pac4sac.report.search import (
     studies_of_kind,
     study_heading,
 )
+from pac4sac.report.sentences import listed
 from pac4sac.report.tables import Block, Cell, Column, Section, Table, command, data, words
 from pac4sac.report.variants import Variant
 from pac4sac.runs.collection import FoundStudy
@@ -177,14 +178,14 @@ def _nearest_on_task(members: Sequence[Variant]) -> list[str]:
     """Rank the settings that the baselines share, on one task."""
     title, choices = members[0].task.title, _choices(members)
     if waiting := _unfinished_baselines(members):
-        names = ", ".join(f"`{_name(v.algo, choices[v])}`" for v in waiting)
+        names = listed([f"`{_name(v.algo, choices[v])}`" for v in waiting])
         return [f"The settings on {title} are not ranked, because runs of {names} are unfinished."]
     ranked = _rank(_shared_choices(members))
     if not ranked:
         return []
-    names = ", then ".join(f"`{choice}` (factor {factor:.2f})" for choice, factor in ranked)
-    ranking = "from the closest to the farthest from the paper's regret of DDPG and SAC"
-    return [f"Settings on {title}, {ranking}: {names}."]
+    names = ", followed by ".join(f"`{choice}` (factor {factor:.2f})" for choice, factor in ranked)
+    closest = "the setting that brings the regret of DDPG and SAC closest to the paper's is"
+    return [f"On {title}, {closest} {names}."]
 
 
 def _nearest_in_brief(members: Sequence[Variant]) -> str:
@@ -231,13 +232,13 @@ def nearest_over_tasks(on_tasks: OnTasks) -> list[str]:
         found = _found_on_all_tasks(row, on_tasks)
         names = []
         for choice, factor in _rank_over_tasks(found):
-            updates = ", ".join(str(nearest.updates_per_step) for nearest in found[choice].values())
-            names.append(f"`{choice}` (factor {factor:.2f} with updates per step {updates})")
+            updates = listed([str(n.updates_per_step) for n in found[choice].values()])
+            names.append(f"`{choice}` (factor {factor:.2f} with {updates} updates per step)")
         if names:
-            tasks = ", ".join(next(iter(found.values())))
+            tasks = listed(list(next(iter(found.values()))))
             sentences.append(
-                f"Settings of {algorithm}, from the closest to the farthest from the paper's "
-                f"regret, on {tasks}: {', then '.join(names)}."
+                f"On {tasks}, the setting that brings the regret of {algorithm} closest to the "
+                f"paper's is {', followed by '.join(names)}."
             )
     return sentences
 

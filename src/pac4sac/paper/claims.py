@@ -103,5 +103,5 @@ def verdict_grid(judged: Sequence[JudgedClaim]) -> Table | None:
     for task in TASKS.values():
         if task in judged_tasks:
             columns.append(words(task, partial(cell, task)))
-    caption = "Verdicts of our runs on the claims of the paper"
+    caption = "Verdicts on the claims of the paper, based on our runs"
     return Table("claims-by-task", caption, columns, list(claims))

@@ -9,6 +9,7 @@ from pac4sac.base.text import duration
 from pac4sac.paper.numbers import ALGORITHMS, COST, TASKS, TEXTS
 from pac4sac.paper.rows import HORIZON, at_paper_setting
 from pac4sac.report.cost import Machine, cost_blocks, machines
+from pac4sac.report.sentences import listed
 from pac4sac.report.tables import Block, Cell, Column, Section, Table, data, words
 from pac4sac.report.variants import Variant
 from pac4sac.runs.collection import FoundCost
@@ -71,9 +72,9 @@ class CostUntilSolved:
                 for task, (seconds, algo) in self._soonest(machine).items()
             ]
             if on_tasks:
-                sentences.append(
-                    f"The fastest algorithm on {machine.title}: {', '.join(on_tasks)}."
-                )
+                on_machine = f"On the machine “{machine.title}”"
+                need = "the algorithms with the least time per solved run are"
+                sentences.append(f"{on_machine}, {need} {listed(on_tasks)}.")
         return " ".join(sentences)
 
     def _soonest(self, machine: Machine) -> dict[str, tuple[float, str]]:

@@ -262,7 +262,7 @@ def _trends(groups: Mapping[str, Sequence[tuple[int, float]]]) -> list[ClaimTest
 def _costs(context: PaperContext) -> Iterator[JudgedClaim]:
     """Judge the cost of a step on each machine of the cost study."""
     printed = COST[OURS].mean / COST[BASELINE].mean
-    measure = f"seconds ÷ those of SAC (paper: {printed:.2f})"
+    measure = f"cost relative to SAC (paper: {printed:.2f})"
     for machine in timed_per_step(context.collection.costs):
         if machine.study == "cost" and (test := _cost_test(machine)):
             claim = "PAC4SAC costs about as much as SAC"

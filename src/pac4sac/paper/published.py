@@ -20,6 +20,7 @@ from pac4sac.paper.verdicts import (
 )
 from pac4sac.report.comparison import UNFINISHED
 from pac4sac.report.provenance import mixtures
+from pac4sac.report.sentences import listed
 from pac4sac.report.style import KNOWN
 from pac4sac.report.tables import (
     Block,
@@ -51,11 +52,11 @@ class PublishedReturn:
 
     @property
     def name(self) -> str:
-        return f"{self.short_name}, {self.steps:,} steps"
+        return f"{self.short_name} after {self.steps:,} steps"
 
     @property
     def short_name(self) -> str:
-        return f"{self.task}, {KNOWN[self.algo].name}"
+        return f"{KNOWN[self.algo].name} on {self.task}"
 
     @cached_property
     def evaluations(self) -> list[tuple[RunRecord, float | None]]:
@@ -155,7 +156,7 @@ def published_section(rows: Sequence[PublishedReturn]) -> Section | None:
     )
     blocks: list[Block] = [_in_short(rows, trained), about, _table(rows)]
     if trained:
-        blocks.append([f"{row.name}: {row.judged.reason}." for row in trained])
+        blocks.append([f"For {row.name}, {row.judged.reason}." for row in trained])
     variants = {row.variant.label: row.variant for row in trained if row.variant}
     blocks += mixtures(variants.values())
     return Section(PUBLISHED, "Comparison with published returns", blocks)
@@ -174,9 +175,7 @@ def _table(rows: Sequence[PublishedReturn]) -> Table:
         data("verdict", "reason", get=attrgetter("judged.verdict", "judged.reason")),
         command(lambda row: row.variant.command if row.values else "", "command"),
     ]
-    caption = (
-        f"Mean ± std of evaluation returns of our runs and of published runs ({NUMBERS['source']})"
-    )
+    caption = f"Evaluation returns (mean ± std): our runs and published runs ({NUMBERS['source']})"
     return Table(PUBLISHED, caption, columns, rows)
 
 
@@ -185,11 +184,11 @@ def _in_short(rows: Sequence[PublishedReturn], trained: Sequence[PublishedReturn
     text = f"We have runs for {len(trained)} of the {len(rows)} published returns"
     if not trained:
         return f"{text}."
-    text += f". Verdicts on these returns: {tally(row.judged.verdict for row in trained)}."
+    text += f". Of our {len(trained)} returns, {tally(row.judged.verdict for row in trained)}."
     name_of = attrgetter("short_name" if len({row.steps for row in trained}) == 1 else "name")
     numbers = []
     for row in trained:
         if row.summary:
-            means = f"{row.summary.mean:,.0f} vs {row.published.mean:,.0f}"
-            numbers.append(f"{name_of(row)}: {means} ({row.judged.verdict})")
-    return f"{text} Our mean vs the published mean: {'; '.join(numbers)}." if numbers else text
+            other = f"published: {row.published.mean:,.0f}; {row.judged.verdict}"
+            numbers.append(f"{row.summary.mean:,.0f} for {name_of(row)} ({other})")
+    return f"{text} Our mean return is {listed(numbers)}." if numbers else text

@@ -3,6 +3,7 @@ preset `best`."""
 
 from collections.abc import Sequence
 
+from pac4sac.base.grouping import group_by
 from pac4sac.base.text import file_name
 from pac4sac.paper.ablation import ablation_tables
 from pac4sac.paper.groups import (
@@ -22,6 +23,7 @@ from pac4sac.paper.table_sections import ComparedCell, compared_blocks
 from pac4sac.report.answers import ranking_picture
 from pac4sac.report.comparison import BETTER, Compared, compare_headline, comparison_table, tally
 from pac4sac.report.provenance import mixtures
+from pac4sac.report.sentences import listed
 from pac4sac.report.tables import TEXTS as GENERAL_TEXTS
 from pac4sac.report.tables import Block, Section
 from pac4sac.report.variants import METRICS as ALL_METRICS
@@ -93,7 +95,7 @@ def _study_on_task(context: PaperContext, kind: str, title: str) -> list[Block]:
     heading = f"{STUDY_TITLES[kind]} on {title}"
     picture = ranking_picture(context, name, heading.replace("`", ""), compared)
     return [
-        f"Verdicts on {title} relative to `{baseline.label}`: {tally(compared)}.",
+        tally(compared, f"On {title},"),
         *([picture] if picture else []),
         comparison_table(name, heading, compared, baseline.task),
         *mixtures([row.variant for row in compared]),
@@ -122,9 +124,15 @@ def _preset_in_short(compared: Sequence[ComparedCell]) -> str:
     """Return a sentence with the number of cells in which the preset is better, and the others."""
     others = [cell for cell in compared if cell.judged.verdict != BETTER]
     names = [
-        f"{ALL_METRICS[cell.metric].title} on {TASKS[cell.task]} ({cell.judged.verdict})"
-        for cell in others
+        f"*{verdict}* for {listed([_name_of(cell) for cell in cells])}"
+        for verdict, cells in group_by(others, key=lambda cell: cell.judged.verdict).items()
     ]
     counts = f"{len(compared) - len(others)} of {len(compared)} cells"
-    better = f"The preset is better than the paper's PAC4SAC in {counts}"
-    return f"{better}. The other cells: {', '.join(names)}." if names else f"{better}."
+    better = f"The preset is better than the paper's PAC4SAC in {counts}."
+    return (
+        f"{better} In the other cells, the verdict is {', and '.join(names)}." if names else better
+    )
+
+
+def _name_of(cell: ComparedCell) -> str:
+    return f"{ALL_METRICS[cell.metric].title} on {TASKS[cell.task]}"

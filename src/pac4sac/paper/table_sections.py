@@ -128,7 +128,7 @@ def table_section(table: PaperTable) -> Section:
     """Return the section on a table of the paper."""
     blocks, compared = compared_blocks(table)
     summary = (
-        f"Verdicts on the {len(compared)} cells that have a number in the paper: "
+        f"Of the {len(compared)} cells that have a number in the paper, "
         f"{tally(cell.judged.verdict for cell in compared)}."
     )
     return Section(table.name, table.title, [summary, *blocks])
@@ -217,7 +217,7 @@ def _details(table: PaperTable, compared: Sequence[ComparedCell]) -> Table:
         words("Because", "judged.reason", "reason", folded=True),
         command(lambda c: Cell(c.command, c.command), "command"),
     ]
-    caption = "Every cell with its CI and command"
+    caption = "All cells, with the CI and command of each"
     return Table(f"{table.name}-details", caption, columns, compared, folded=True)
 
 
@@ -251,7 +251,7 @@ def shooting_section(variants: Mapping[int, Variant]) -> Section | None:
         columns.append(Column("ours [95%]", partial(ours, metric), group=f"median {title}"))
     columns += [Column("Runs", runs), command(repeat)]
     caption = (
-        "Regret and episodes on Cartpole Swingup for each number of candidate actions S. The "
+        "Regret and episodes on Cartpole Swingup for each number S of candidate actions. The "
         "paper's medians were read from its figure"
     )
     picture = Picture("shooting", caption, partial(shooting_figure, variants))

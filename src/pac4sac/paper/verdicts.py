@@ -2,13 +2,14 @@
 fewer episodes and higher returns are better."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pac4sac.base.text import decimals, p_text
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS
 from pac4sac.paper.rows import departures
 from pac4sac.report.comparison import BETTER, SIGNIFICANT, UNFINISHED, WORSE
+from pac4sac.report.sentences import listed
 from pac4sac.report.variants import Variant
 from pac4sac.runs import statistics
 from pac4sac.runs.statistics import (
@@ -162,22 +163,21 @@ def _judge(
     lies = "the 95% CI of the difference is"
     reasons = REASONS | {above: f"{lies} above zero", below: f"{lies} below zero"}
     low, high = (decimals(100 * end / abs(paper), 0) for end in (narrow.low, narrow.high))
-    reason = f"{reasons[verdict]}; the 90% CI of the difference is {low} to {high}% of {whose}"
+    reason = (
+        f"{reasons[verdict]}; the 90% CI of the difference ranges from {low}% to {high}% of {whose}"
+    )
     if is_capped:
         reason += "; none of our runs solved the task"
     return Verdict(verdict, reason, wide.low, wide.high)
 
 
 def tally(verdicts: Iterable[str]) -> str:
-    """Return the number of cells with each verdict, in words."""
+    """Return the number of cells with each verdict, as in `2 are better and 1 is worse`."""
     counts = Counter(verdicts)
-    ways = _counted(counts, (BETTER, WORSE))
-    others = [verdict for verdict in VERDICTS if verdict not in (REPRODUCED, BETTER, WORSE)]
-    both = counts[BETTER] and counts[WORSE]
-    different = f"{counts[BETTER] + counts[WORSE]} different ({ways})" if both else ways
-    parts = [_counted(counts, [REPRODUCED]), different, _counted(counts, others)]
-    return ", ".join(filter(None, parts))
+    return listed([_counted(counts[verdict], verdict) for verdict in VERDICTS if counts[verdict]])
 
 
-def _counted(counts: Mapping[str, int], verdicts: Iterable[str]) -> str:
-    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts if counts[verdict])
+def _counted(n: int, verdict: str) -> str:
+    if verdict == NO_DATA:
+        return f"{n} {'has' if n == 1 else 'have'} {verdict}"
+    return f"{n} {'is' if n == 1 else 'are'} {verdict}"

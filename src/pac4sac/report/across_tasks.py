@@ -8,6 +8,7 @@ from pac4sac.report import figures, rankings
 from pac4sac.report.comparison import Context
 from pac4sac.report.learning_curves import overview_figure
 from pac4sac.report.provenance import mixtures
+from pac4sac.report.sentences import listed
 from pac4sac.report.tables import TEXTS, Cell, Column, Picture, Section, Table, words
 from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import Estimate, interquartile_mean, probability_of_improvement
@@ -115,7 +116,7 @@ def across_tasks_section(across: AcrossTasks) -> tuple[Section, Picture] | None:
     compared = [variant for members in across.variants.values() for variant in members]
     by_task = sorted(compared, key=lambda variant: across.tasks.index(variant.task.title))
     blocks = [
-        TEXTS["across_tasks"]["intro"].format(tasks=", ".join(across.tasks)),
+        TEXTS["across_tasks"]["intro"].format(tasks=listed(across.tasks)),
         across.table(),
         *mixtures(by_task),
         *across.pictures(),

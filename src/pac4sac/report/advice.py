@@ -8,6 +8,7 @@ from pac4sac.base.grouping import differing_values
 from pac4sac.base.text import file_name, setting_text
 from pac4sac.report.comparison import NO_DIFFERENCE, Compared
 from pac4sac.report.figures import AT_ONCE
+from pac4sac.report.sentences import listed
 from pac4sac.report.tables import TEXTS, Cell, Table, words
 from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import MOST_SEEDS, seeds_needed, summarise
@@ -67,7 +68,7 @@ def _advice_by_metric(rows: Sequence[Compared]) -> str:
 def _needed_sentence(row: Compared, needed: Sequence[str]) -> str:
     assert row.baseline is not None
     names = {"metric": row.metric.title, "baseline": row.baseline.style.name}
-    return str(TEXTS["advice"]["seeds"].format(known=", ".join(needed), **names))
+    return str(TEXTS["advice"]["seeds"].format(known=listed(needed), **names))
 
 
 def _seeds_of(row: Compared, comparisons: int) -> int | None:

@@ -13,19 +13,19 @@ from pac4sac.report.comparison import (
     UNFINISHED,
     UNTESTED,
     USUALLY,
-    VERDICTS,
     WORSE,
     Compared,
     Context,
     compare_headline,
-    in_words,
     metric_cell,
     variant_cell,
 )
 from pac4sac.report.figures import DOUBLE, SINGLE
 from pac4sac.report.provenance import incomplete_runs
 from pac4sac.report.rankings import best_first, ranking_figure
+from pac4sac.report.sentences import listed, verdict_sentences
 from pac4sac.report.tables import (
+    TEXTS,
     Answer,
     Block,
     Cell,
@@ -36,7 +36,7 @@ from pac4sac.report.tables import (
     verdict_cell,
     words,
 )
-from pac4sac.report.variants import Metric
+from pac4sac.report.variants import Metric, Variant
 from pac4sac.runs.collection import FoundStudy
 
 IN_FIRST_FIGURE = 12  # variants
@@ -63,27 +63,25 @@ def answer_on_task(by_metric: Sequence[Sequence[Compared]], question: str = "") 
     rows = by_metric[-1]
     task = rows[0].variant.task
     question = question or f"Which algorithm is better on {task.title}?"
-    texts = [text for each in by_metric if (text := _best_and_baseline(each))]
+    start = "By this metric," if len(by_metric) > 1 else ""
+    texts = [text for each in by_metric if (text := _best_and_baseline(each, start))]
     text, verdict = (" ".join(texts), "") if texts else _without_comparison(by_metric)
     return Answer(question, text, verdict, section=f"task-{file_name(task.title)}")
 
 
-def _best_and_baseline(rows: Sequence[Compared]) -> str:
-    """Compare the best variant with the baseline in a sentence; list the other verdicts."""
+def _best_and_baseline(rows: Sequence[Compared], start: str) -> str:
+    """Compare the best variant with the baseline in a sentence; add the other verdicts."""
     baseline, ranked = rows[0].baseline, _best_first(rows)
     if baseline is None or not ranked:
         return ""
     first, *others = ranked
-    rest = (
-        f" Other variants compared with {baseline.style.name}: {_verdicts_in_words(others)}."
-        if others
-        else ""
-    )
-    return effect_sentence(first) + rest
+    return f"{effect_sentence(first)} {_verdicts_in_words(others, baseline, start)}".strip()
 
 
-def _verdicts_in_words(rows: Sequence[Compared]) -> str:
-    return in_words([(row.verdict, row.variant.style.name) for row in rows], VERDICTS)
+def _verdicts_in_words(rows: Sequence[Compared], baseline: Variant, start: str) -> str:
+    verdicts = [(row.verdict, row.variant.style.name) for row in rows]
+    templates = TEXTS["verdicts"]["baseline"]
+    return verdict_sentences(verdicts, templates, start, baseline=baseline.style.name)
 
 
 def _best_first(rows: Sequence[Compared]) -> list[Compared]:
@@ -160,8 +158,8 @@ def answer_on_tasks(on_tasks: Sequence[Sequence[Compared]], question: str) -> An
     for rows in on_tasks:
         task, baseline = rows[0].variant.task.title, rows[0].baseline
         if baseline:
-            verdicts = _verdicts_in_words([row for row in rows if row.difference])
-            sentences.append(f"On {task}, compared with {baseline.style.name}: {verdicts}.")
+            compared = [row for row in rows if row.difference]
+            sentences.append(_verdicts_in_words(compared, baseline, f"On {task},"))
     section = f"task-{file_name(on_tasks[0][0].variant.task.title)}"
     return Answer(question, " ".join(sentences), section=section)
 
@@ -235,14 +233,16 @@ def compared_tasks(context: Context) -> OnTasks:
 def unfinished(context: Context) -> str:
     """Describe the runs without a result and the studies they belong to; empty if there are
     none."""
-    parts = [f"{n} {state}" for state, n in incomplete_runs(context).items()]
+    parts = [f"{n} {state} {_runs(n)}" for state, n in incomplete_runs(context).items()]
     if missing := context.collection.missing:
         lacking = Counter(study for run in missing for study in run.studies or ["an experiment"])
         named = ", ".join(f"{study}: {n}" for study, n in sorted(lacking.items()))
-        parts.append(f"{len(missing)} not started ({named})")
-    if not parts:
-        return ""
-    return f"Runs without a result: {', '.join(parts)}."
+        parts.append(f"{len(missing)} planned {_runs(len(missing))} not yet started ({named})")
+    return f"There are no results from {listed(parts)}." if parts else ""
+
+
+def _runs(n: int) -> str:
+    return "run" if n == 1 else "runs"
 
 
 def _columns_of_grid(context: Context, tasks: OnTasks) -> OnTasks:

@@ -13,17 +13,16 @@ from pac4sac.base.text import file_name, p_value
 from pac4sac.report import figures
 from pac4sac.report.comparison import (
     UNFINISHED,
-    VERDICTS,
     Compared,
     Context,
     Quantity,
     compare,
     find_baseline,
-    in_words,
     mean_of,
     variant_cell,
 )
 from pac4sac.report.provenance import mixtures
+from pac4sac.report.sentences import verdict_sentences
 from pac4sac.report.style import Style
 from pac4sac.report.tables import (
     TEXTS,
@@ -40,13 +39,11 @@ from pac4sac.report.tables import (
 from pac4sac.report.variants import Variant
 from pac4sac.runs.logs import is_number
 from pac4sac.runs.reading import RunRecord
-from pac4sac.runs.statistics import OVERESTIMATES, UNDECIDED, UNDERESTIMATES, Estimate, bias_verdict
+from pac4sac.runs.statistics import Estimate, bias_verdict
 from pac4sac.runs.status import BROKEN_OFF
 
 NOT_MEASURED = "no measurement at the end"
-CRITICS = (OVERESTIMATES, UNDERESTIMATES, UNDECIDED, UNFINISHED, NOT_MEASURED)
 WIDER, NARROWER = "wider", "narrower"
-WIDTHS = (WIDER, NARROWER, *VERDICTS)
 QUANTITIES = {"nearest": "distance to the nearest state", "log_volume": "log-volume"}
 Choose = Callable[[Sequence[Variant]], Variant | None]
 # (title of a task, its measured variants) -> sentences and columns
@@ -246,10 +243,9 @@ def _critics_in_words(title: str, variants: Sequence[Variant]) -> str:
     sentences = []
     for shooting, members in by_shooting.items():
         verdicts = [(critic_verdict(variant), f"`{variant.label}`") for variant in members]
-        if verdicts:
-            start = f"Verdicts on {title} at the end of training, {shooting} shooting"
-            sentences.append(f"{start}: {in_words(verdicts, CRITICS)}.")
-    return " ".join(sentences)
+        start = f"At the end of training on {title} {shooting} shooting,"
+        sentences.append(verdict_sentences(verdicts, TEXTS["verdicts"]["bias"], start))
+    return " ".join(filter(None, sentences))
 
 
 def _mean_end(variant: Variant, name: str) -> float | None:
@@ -298,16 +294,27 @@ def coverage_section(context: Context, choose: Choose | None = None) -> Section 
             rows = {row.variant: row for row in compare_coverage(name, variants, baseline)}
             columns += _coverage_columns(name, quantity, rows)
             verdicts = [(row.verdict, f"`{variant.label}`") for variant, row in rows.items()]
-            told_apart = in_words(verdicts, WIDTHS) or "no comparison"
-            sentences.append(f"Verdicts by {quantity}: {told_apart}.")
+            sentences.append(_coverage_in_words(verdicts, f"By the {quantity},", baseline))
         if baseline is None:
             return [], columns
         against = (
-            f"Variants on {title} are compared with `{baseline.label}` at the end of training."
+            f"At the end of training on {title}, all other variants are compared with "
+            f"`{baseline.label}`."
         )
-        return [" ".join([against, *sentences])], columns
+        told_apart = " ".join(filter(None, sentences)) or "There is no other variant."
+        return [f"{against} {told_apart}"], columns
 
     return COVERAGE.compose(context, about, coverage_figure)
+
+
+def _coverage_in_words(
+    verdicts: Sequence[tuple[str, str]], start: str, baseline: Variant | None
+) -> str:
+    """Return sentences on the variants whose states are spread more or less widely."""
+    if baseline is None:
+        return ""
+    templates = TEXTS["verdicts"]["coverage"] | TEXTS["verdicts"]["baseline"]
+    return verdict_sentences(verdicts, templates, start, baseline=f"`{baseline.label}`")
 
 
 def _coverage_columns(name: str, title: str, rows: Mapping[Variant, Compared]) -> list[Column]:

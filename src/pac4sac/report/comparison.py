@@ -4,12 +4,13 @@ p-value, and a verdict in words. Every comparison of a report is made here."""
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 
-from pac4sac.base.grouping import group_by
 from pac4sac.base.text import p_value
+from pac4sac.report.sentences import verdict_sentences
 from pac4sac.report.style import Style
 from pac4sac.report.tables import (
+    TEXTS,
     Cell,
     Column,
     Table,
@@ -29,15 +30,6 @@ from pac4sac.runs.status import CUT_SHORT
 BASELINE, UNFINISHED, UNTESTED = "baseline", "unfinished", "not tested"
 NO_DIFFERENCE = "no significant difference"
 BETTER, WORSE, USUALLY = "better", "worse", "usually"  # usually: by ranks
-VERDICTS = (
-    BETTER,
-    f"{USUALLY} {BETTER}",
-    WORSE,
-    f"{USUALLY} {WORSE}",
-    NO_DIFFERENCE,
-    UNFINISHED,
-    UNTESTED,
-)
 SIGNIFICANT = 0.05
 
 
@@ -223,28 +215,19 @@ def find_baseline(studies: Sequence[FoundStudy], variants: Sequence[Variant]) ->
     return first_with_results(variants, [*named, "sac"])
 
 
-def in_words(labels: Iterable[tuple[str, str]], order: Sequence[str]) -> str:
-    """Return verdicts with their labels, as in `better (a, b), worse (c)`."""
-    by_verdict = group_by(labels, key=itemgetter(0))
-    parts = []
-    for verdict in order:
-        if verdict in by_verdict:
-            names = ", ".join(label for _, label in by_verdict[verdict])
-            parts.append(f"{verdict} ({names})")
-    return ", ".join(parts)
-
-
-def tally(rows: Sequence[Compared]) -> str:
-    """Return all verdicts in words, with P(better) if the rank test decides."""
-    others = [row for row in rows if not row.is_baseline]
-    return in_words([(row.verdict, _label_and_chance(row)) for row in others], VERDICTS)
+def tally(rows: Sequence[Compared], start: str) -> str:
+    """Return all verdicts in sentences, with P(better) if the rank test decides."""
+    verdicts = [(row.verdict, _label_and_chance(row)) for row in rows]
+    baseline = next(f"`{row.variant.label}`" for row in rows if row.is_baseline)
+    return verdict_sentences(verdicts, TEXTS["verdicts"]["baseline"], start, baseline=baseline)
 
 
 def _label_and_chance(row: Compared) -> str:
     """Return the label, with P(better) if the rank test decides."""
+    label = f"`{row.variant.label}`"
     if USUALLY not in row.verdict or row.improvement is None:
-        return row.variant.label
-    return f"{row.variant.label}: P(better) = {row.improvement.value:.2f}"
+        return label
+    return f"{label} (P(better) = {row.improvement.value:.2f})"
 
 
 # --- the table that shows it

@@ -48,7 +48,8 @@ class Machine:
         """Describe the measurement, with the command that repeats it."""
         note = "" if self.in_turns else f" {TEXTS['cost']['one_after_another']}"
         facts = ", ".join(self._facts())
-        return f"{self.title}: {facts}. Repeat it with `{self._command()}`.{note}"
+        repeat = f"Repeat the measurement with `{self._command()}`."
+        return f"{self.title} ({facts}). {repeat}{note}"
 
     def _facts(self) -> list[str]:
         """Return machine, versions, backend, precision, number of repetitions and date, each as a
@@ -177,7 +178,7 @@ def cost_blocks(
     labels = [*(published or []), *(label for machine in timed for label in machine.seconds)]
     table = Table(
         "cost",
-        "Seconds per 1,000 steps, and relative to SAC",
+        "Seconds per 1,000 steps, and their ratio to the seconds of SAC",
         columns,
         list(dict.fromkeys(labels)),
         lambda label: [(machine, label) for machine in timed],

@@ -11,6 +11,7 @@ from pac4sac.base.grouping import group_by
 from pac4sac.base.text import assignments
 from pac4sac.report.commands import DEFAULT_PRESET
 from pac4sac.report.comparison import Context
+from pac4sac.report.sentences import verdict_sentences
 from pac4sac.report.tables import TEXTS, Block, Cell, Section, Table, command, data, numbered, words
 from pac4sac.report.variants import Outcome, Variant
 from pac4sac.runs import critic_range
@@ -147,7 +148,9 @@ def provenance_section(context: Context) -> Section:
         blocks.append([f"Study `{s.name}` (`{s.place}`). {s.title}" for s in collection.studies])
     if rows := _versions_and_machines(collection):
         columns = numbered(("What", "Value", "Runs"), ("Runs",))
-        blocks.append(Table("versions", "Versions and machines of the runs", columns, rows))
+        blocks.append(
+            Table("versions", "Software versions and machines of the runs", columns, rows)
+        )
     if variants:
         blocks += [_computing_table(variants), _settings_table(variants)]
     return Section("provenance", "Provenance", blocks)
@@ -186,7 +189,9 @@ def _computing_table(variants: Sequence[Variant]) -> Table:
 
     columns = numbered(("Task", "Device", "Backend", "Precision", "Variants", "Runs"), ("Runs",))
     columns.append(data("task", *HOW, "variant", "runs", get=lambda part: part))
-    return Table("computing", "How the runs were computed", columns, rows, by_variant)
+    return Table(
+        "computing", "Devices, backends and precisions of the runs", columns, rows, by_variant
+    )
 
 
 def _runs(variants: Iterable[Variant]) -> list[tuple[Variant, RunRecord]]:
@@ -242,19 +247,20 @@ def _mixture(task: str, variants: Iterable[Variant]) -> str:
     if len(ways) < 2:
         return ""
     *rare, usual = sorted(ways, key=lambda way: len(ways[way]))
-    exceptions = []
-    for way in rare:
-        labels = dict.fromkeys(f"`{variant.label}`" for variant, _ in ways[way])
-        exceptions.append(f"{', '.join(labels)} {_used(way)}")
-    named = "; ".join(exceptions)
+    labels = [
+        (way, label)
+        for way in rare
+        for label in dict.fromkeys(f"`{variant.label}`" for variant, _ in ways[way])
+    ]
+    exceptions = verdict_sentences(labels, {way: _used("the runs of {names}", way) for way in rare})
     return (
-        f"The runs on {task} differ in precision and device: those of {named}; "
-        f"all others {_used(usual)}."
+        f"The runs on {task} differ in their recorded precision or device. {exceptions} "
+        f"{_used('All other runs', usual)}."
     )
 
 
-def _used(way: str) -> str:
-    return "have no record of precision and device" if way == NOT_RECORDED else f"used {way}"
+def _used(runs: str, way: str) -> str:
+    return f"{runs} have no such record" if way == NOT_RECORDED else f"{runs} used {way}"
 
 
 def _precision_and_device(of_variant: tuple[Variant, RunRecord]) -> str:

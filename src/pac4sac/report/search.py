@@ -84,7 +84,7 @@ def chosen_answer(on_tasks: OnTasks) -> str:
         ]
         return (
             f"Settings with the lowest regret over {len(on_tasks)} tasks (geometric mean of regret "
-            f"÷ lowest regret of the task): {', then '.join(ranking[:2])}."
+            f"÷ lowest regret on the task): {', then '.join(ranking[:2])}."
         )
     best = [text for members in on_tasks.values() if (text := _best_on_task(members))]
     return f"The best settings with complete runs: {'; '.join(best)}." if best else NOTHING_COMPLETE
@@ -185,7 +185,7 @@ def _regret_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
     compared = over_the_baseline(on_tasks, label) if study.baseline else {}
     if not compared:
         mean = Column("geometric mean", lambda row: geometric_mean(row[1]), "times", digits=2)
-        caption = "Regret ÷ lowest regret of the task"
+        caption = "Regret divided by the lowest regret on the task"
         return [_table(study, "over-tasks", caption, on_tasks, rows, mean)]
     scaled: dict[str, Factors] = {}
     for other, factors in rows.items():
@@ -201,7 +201,7 @@ def _regret_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
         Column("geometric mean [95%]", times, with_ends("times"), digits=2),
         Column("p (Holm)", p, "p", show=p_value),
     ]
-    caption = f"Regret ÷ regret of {study.baseline}"
+    caption = f"Regret divided by the regret of {study.baseline}"
     return [_table(study, "over-tasks", caption, on_tasks, scaled, *columns)]
 
 

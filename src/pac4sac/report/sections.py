@@ -21,6 +21,7 @@ from pac4sac.report.comparison import (
 )
 from pac4sac.report.learning_curves import evaluation_figure, learning_figure
 from pac4sac.report.provenance import mixtures
+from pac4sac.report.sentences import listed
 from pac4sac.report.tables import (
     TEXTS,
     Block,
@@ -95,7 +96,7 @@ def _about(context: Context, task: TaskView, baseline: Variant | None) -> str:
         return _ranked_by(task)
     texts, groups = TEXTS["task"], context.groups[task.title]
     sizes = {group.title: len(group.members) - (baseline in group.members) for group in groups}
-    named = ", ".join(f"{title} ({n})" for title, n in sizes.items() if n)
+    named = listed([f"{title} ({n})" for title, n in sizes.items() if n])
     by = texts["baseline"].format(
         label=baseline.label, metric=task.headline.title, tests=TEXTS["tests"]
     )
@@ -185,7 +186,7 @@ def _threshold_on_task(context: Context, title: str) -> list[Block]:
         return []
     rows = [(label, *means.values()) for label, means in swept.items()]
     name = f"threshold-{file_name(title)}"
-    caption = f"{title}: mean episodes until solved, for each return threshold"
+    caption = f"Mean episodes until solved on {title}, for each return threshold"
     heads = [f"{threshold:g}" for threshold in swept[results[0].label]]
     first = context.groups[title][0]  # the page's slider covers the other groups
     drawn = [(f"{caption} (dashed: the task's threshold). {first.title}", first.members)]

@@ -10,8 +10,18 @@ from matplotlib.figure import Figure
 
 from pac4sac.report import figures
 from pac4sac.report.bias_and_coverage import Measurements
-from pac4sac.report.comparison import Context, in_words
-from pac4sac.report.tables import Column, Section, data, in_digits, verdict_cell, with_ends, words
+from pac4sac.report.comparison import Context
+from pac4sac.report.sentences import listed, verdict_sentences
+from pac4sac.report.tables import (
+    TEXTS,
+    Column,
+    Section,
+    data,
+    in_digits,
+    verdict_cell,
+    with_ends,
+    words,
+)
 from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import UNDECIDED, Estimate, mean_interval
 
@@ -20,7 +30,6 @@ OFFERED = Measurements(
 )
 MARGIN = 3.0  # a std within this factor of the error counts as about right
 RIGHT, TOO_SMALL, TOO_LARGE = "about right", "too small", "too large"
-VERDICTS = (RIGHT, TOO_SMALL, TOO_LARGE, UNDECIDED)
 
 
 def error_over_std(variant: Variant) -> Estimate | None:
@@ -72,7 +81,7 @@ def _nearest_and_farthest(context: Context, title: str) -> str:
     ranked = sorted(known, key=lambda variant: abs(math.log(known[variant].value)))
     ends = dict.fromkeys([ranked[0], ranked[-1]])
     parts = [f"{in_digits(known[v])} for {v.style.name}" for v in ends]
-    return f"On {title}, error ÷ std is {' and '.join(parts)}."
+    return f"On {title}, error ÷ std (ideal: 1) is {listed(parts)}."
 
 
 def uncertainty_section(context: Context) -> Section | None:
@@ -100,8 +109,8 @@ def uncertainty_section(context: Context) -> Section | None:
 
     def about(title: str, variants: Sequence[Variant]) -> tuple[list[str], list[Column]]:
         verdicts = [(verdict(variant), f"`{variant.label}`") for variant in variants]
-        start = f"Verdicts on the std of critics on {title} at the end of training"
-        return [f"{start}: {in_words(verdicts, VERDICTS)}."], columns
+        start = f"At the end of training on {title},"
+        return [verdict_sentences(verdicts, TEXTS["verdicts"]["std"], start)], columns
 
     return OFFERED.compose(context, about, figure)
 
