@@ -65,10 +65,10 @@ def test_each_variant_has_a_verdict_on_its_bias(tmp_path: Path) -> None:
     assert float(found["sac"]["relative_bias"]) == pytest.approx(float(found["sac"]["bias"]) / 50)
     text = (tmp_path / "out" / "report.md").read_text()
     assert (
-        "at the end of training, without shooting: overestimates (`ddpg`), underestimates (`sac`)."
+        "without shooting, the critics of `ddpg` overestimate their returns. The critics of `sac` under"
         in text
     )
-    assert "at the end of training, with shooting: undecided (`pac4sac`)." in text
+    assert "with shooting, the sign of the bias is undecided for `pac4sac`." in text
     drawing = (tmp_path / "out" / "figures" / "bias-cartpole-swingup.svg").read_text()
     assert {label for label in verdicts if f"{plain_name(label)} (5 seeds)" in drawing} == set(
         verdicts
@@ -98,8 +98,8 @@ def test_runs_that_diverged_are_drawn_but_not_judged(tmp_path: Path) -> None:
     assert len(BIAS.of(variant.runs[3])) == 1
     assert final_bias(variant).value == pytest.approx(2.0)
     _, sentence, picture, table = section_of(tmp_path).blocks
-    assert "overestimates" not in sentence
-    assert "undecided (`sac`)" in sentence
+    assert "overestimate" not in sentence
+    assert "undecided for `sac`" in sentence
     assert table.cells[0][-1].text == "3 of 4"
     assert picture.draw().axes[0].lines
 
@@ -109,10 +109,10 @@ def test_early_solved_runs_are_not_averaged_while_runs_are_in_progress(tmp_path:
         write_bias(
             write_run(tmp_path, task("cartpole-swingup"), "sac", seed), [9.0 + seed] * len(STEPS)
         )
-    assert "overestimates (`sac`)" in section_of(tmp_path).blocks[1]
+    assert "`sac` overestimate" in section_of(tmp_path).blocks[1]
     early = write_run(tmp_path, task("cartpole-swingup"), "sac", 3, [10.0] * 8, status="running")
     write_bias(early, [1000.0] * 4, range(2000, 8001, 2000))
-    assert "unfinished (`sac`)" in section_of(tmp_path).blocks[1]
+    assert "`sac` are unfinished" in section_of(tmp_path).blocks[1]
 
 
 def test_a_damaged_log_only_loses_its_last_measurement(tmp_path: Path) -> None:
@@ -124,8 +124,7 @@ def test_a_damaged_log_only_loses_its_last_measurement(tmp_path: Path) -> None:
     assert [row["bias"] for row in BIAS.of(variant.runs[0])] == [1.0, 2.0]
     sentence = section_of(tmp_path).blocks[1]
     assert (
-        "on Pendulum-v1 at the end of training, without shooting: no measurement at the end (`sac`)"
-        in sentence
+        "on Pendulum-v1 without shooting, the bias of `sac` was not measured at the end" in sentence
     )
 
 

@@ -88,10 +88,11 @@ def test_each_variant_has_a_verdict_on_its_coverage(tmp_path: Path) -> None:
     }
     text = (tmp_path / "out" / "report.md").read_text()
     assert (
-        "`pac4sac` at the end of training. Verdicts by distance to the nearest state: wider "
-        f"(`{WITHOUT_SHOOTING}`), narrower (`{WITHOUT_TERM}`). Verdicts by log-volume: narrower "
-        f"(`{WITHOUT_SHOOTING}`), "
-        f"no significant difference (`{WITHOUT_TERM}`)."
+        f"By the distance to the nearest state, the states of `{WITHOUT_SHOOTING}` are spread more "
+        f"widely than those of `pac4sac`. The states of `{WITHOUT_TERM}` are spread less widely than "
+        f"those of `pac4sac`. By the log-volume, the states of `{WITHOUT_SHOOTING}` are spread less "
+        "widely than those of `pac4sac`. We found no significant difference from `pac4sac` for "
+        f"`{WITHOUT_TERM}`."
     ) in text
     drawing = (tmp_path / "out" / "figures" / "coverage-cartpole-swingup.svg").read_text()
     assert {label for label in SETTINGS if f"{plain_name(label)} (5 seeds)" in drawing} == set(
@@ -137,8 +138,8 @@ def test_the_end_is_not_shown_while_runs_are_in_progress(tmp_path: Path) -> None
     )
     write_coverage(early, [9.0], [5000])
     sentence = section_of(tmp_path).blocks[1]
-    assert f"unfinished (`{WITHOUT_TERM}`)" in sentence
-    assert "narrower (`pac4sac-without-shooting`)" in sentence
+    assert f"`{WITHOUT_TERM}` are unfinished" in sentence
+    assert "the states of `pac4sac-without-shooting` are spread less widely" in sentence
 
 
 def test_a_damaged_log_only_loses_its_last_measurement(tmp_path: Path) -> None:
@@ -151,10 +152,7 @@ def test_a_damaged_log_only_loses_its_last_measurement(tmp_path: Path) -> None:
     (variant,) = read_context([tmp_path]).all_variants
     assert [row["nearest"] for row in COVERAGE.of(variant.runs[0])] == [1.0, 2.0]
     _, sentence, _, table = section_of(tmp_path).blocks
-    assert (
-        "compared with `sac` at the end of training. Verdicts by distance to the nearest state: no comparison."
-        in sentence
-    )
+    assert "compared with `sac`. There is no other variant." in sentence
     assert table.cells[0][3].text == "—"  # what came last is not known
 
 

@@ -99,10 +99,8 @@ def test_evaluations_at_the_same_step_are_compared(tmp_path: Path) -> None:
     assert found.pop((CHEETAH, "sac", 250_000)) == REPRODUCED
     assert set(found.values()) == {NO_DATA}
     told = sections(tmp_path)["published"]
-    numbers = "HalfCheetah-v4, SAC: 8,167 vs 8,159 (reproduced)"
-    assert (
-        "1 of the 18 published returns. Verdicts on these returns: 1 reproduced." in told.blocks[0]
-    )
+    numbers = "8,167 for SAC on HalfCheetah-v4 (published: 8,159; reproduced)"
+    assert "1 of the 18 published returns. Of our returns, 1 is reproduced." in told.blocks[0]
     assert told.blocks[0].endswith(f" {numbers}.")
     table = told.blocks[2]
     assert [cell.text for cell in table.cells[0]][2:4] == ["8,167 ± 153", "8,159 ± 893"]

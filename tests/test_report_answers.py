@@ -40,7 +40,7 @@ class TestCustomComparison:
         levels = {"sac": -200.0, "ddpg": -150.0, "pac4sac": -300.0}
         (answer,) = answers(write_comparison(tmp_path, levels), general_report)
         assert answer.question == "Is it so?"
-        first, second = answer.text.split(" Other variants compared with SAC: worse (PAC4SAC).")[:2]
+        first, second = answer.text.split(" By this metric, PAC4SAC is worse than SAC.")[:2]
         assert first.startswith("DDPG has a higher final evaluation")
         assert "Δ = 50.0, 95% CI [47.7, 52.3], p < 0.001, n = 5 vs 5" in first
         assert "DDPG has a higher mean return (area under the curve) than SAC" in second
@@ -100,8 +100,8 @@ class TestPaperStudy:
         write_study(tmp_path / "away", "away", "comparison", "sac", [])
         *_, answer = answers(tmp_path)
         assert answer.text.split(". ") == [
-            "On Pendulum-v1, compared with SAC: better (PAC4SAC)",
-            "On Reacher-v5, compared with SAC: no significant difference (PAC4SAC).",
+            "On Pendulum-v1, PAC4SAC is better than SAC",
+            "On Reacher-v5, we found no significant difference from SAC for PAC4SAC.",
         ]
 
     def test_answers_with_verdict_counts_and_the_clearest_number(self, tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ class TestPaperStudy:
             "table-1",
         )
         assert re.match(
-            r".* 6 of 6 comparisons\. The clearest result: .* PAC4SAC − .*\(p < 0\.001\)\. ",
+            r"Of 6 comparisons, 6 support .* The clearest result .* PAC4SAC − .*\(p < 0\.001\)\. ",
             answer.text,
         )
-        assert "the 8 cells that have a number in the paper: " in answer.text
+        assert "Of the 8 cells that have a number in the paper, " in answer.text
 
     def test_reports_missing_results(self, tmp_path: Path) -> None:
         write_study(tmp_path, "shooting", "shooting", None, [])
@@ -138,7 +138,10 @@ class TestControls:
     @pytest.mark.parametrize(
         ("control", "ending"),
         [
-            (800.0, "Controls that are better than PAC4SAC: SAC + shooting on cartpole-swingup."),
+            (
+                800.0,
+                "The following control is better than PAC4SAC: SAC + shooting on cartpole-swingup.",
+            ),
             (500.0, ""),
         ],
     )

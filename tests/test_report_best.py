@@ -111,7 +111,7 @@ class TestComparisonWithThePaper:
         told = sentences_of(section)
         assert told[1] == (
             "The preset is better than the paper's PAC4SAC in 3 of 4 cells. "
-            "The other cells: episodes until solved on Half Cheetah (worse)."
+            "In the other cells, the verdict is *worse* for episodes until solved on Half Cheetah."
         )
         assert "`pac4sac study run best --tasks ant,humanoid`" in told[2]
 
@@ -124,7 +124,10 @@ class TestComparisonWithThePaper:
         assert {row["verdict"] for row in tables_of(section)["best-details"].records} == {
             "unfinished"
         }
-        assert "in 0 of 2 cells. The other cells: " in sentences_of(section)[1]
+        assert (
+            "in 0 of 2 cells. In the other cells, the verdict is *unfinished* for "
+            in sentences_of(section)[1]
+        )
         assert set(tables_of(section)) == {"best", "best-details"}
 
     def test_another_length_of_training_is_not_the_papers_task(self, tmp_path: Path) -> None:
@@ -155,8 +158,9 @@ class TestAgainstItsControls:
             "sac-auto+shooting-u4": "better",
         }
         verdicts_in_words = (
-            "Verdicts on cartpole-swingup relative to `pac4sac-best`: better (sac-auto+shooting-u4), "
-            "worse (pac4sac, sac-auto), no significant difference (sac+shooting)."
+            "On cartpole-swingup, `sac-auto+shooting-u4` is better than `pac4sac-best`. `pac4sac` and "
+            "`sac-auto` are worse than `pac4sac-best`. We found no significant difference from "
+            "`pac4sac-best` for `sac+shooting`."
         )
         assert verdicts_in_words in sentences_of(section)
 
@@ -166,9 +170,9 @@ class TestAgainstItsControls:
             write_others(tmp_path / name, {"pac4sac": rival, "sac+shooting": 701.0}, name)
         write_study(tmp_path, "best", "best", "pac4sac-best", [])
         (answer,) = (answer for answer in answers(tmp_path) if answer.section == "best")
-        beats = "is better than PAC4SAC on 1 of 2 tasks; than SAC + shooting on 0 of 2 tasks"
+        beats = "is better than PAC4SAC on 1 of 2 tasks and worse on 1"
         assert answer.verdict == "in part"
-        assert f"{beats}. It is worse than PAC4SAC on 1. " in answer.text
+        assert f"{beats}. It is better than SAC + shooting on 0 of 2 tasks. " in answer.text
         assert "The clearest result: PAC4SAC has higher" in answer.text
 
     def test_equal_runs_outside_the_study_are_included_and_others_are_not(

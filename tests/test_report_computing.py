@@ -29,10 +29,8 @@ class TestDeviceAndPrecision:
             write_run(tmp_path / "in", task("cartpole-swingup"), algo, 0, computed=computed)
         write_run(tmp_path / "in", task("cartpole-swingup"), "ddpg", 0)
         text = write_report([tmp_path / "in"], tmp_path / "out").page.with_suffix(".md").read_text()
-        assert (
-            "`ddpg` did not record them; `oac` used float32 on cpu; all others used tf32 on cuda."
-            in text
-        )
+        assert "The runs of `ddpg` have no such record." in text
+        assert "The runs of `oac` used float32 on cpu. All other runs used tf32 on cuda." in text
         rows = rows_of(tmp_path / "out/tables/computing.csv")
         assert [
             (row["variant"], row["device"], row["backend"], row["precision"]) for row in rows

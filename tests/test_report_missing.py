@@ -24,7 +24,7 @@ class TestMissingRuns:
         write_table_1(study, ("cartpole-swingup",), seeds=2)
         shutil.rmtree(study / "experiments/cartpole-swingup/runs/sac-seed1")
         text = write_report([study], tmp_path / "out").page.read_text()
-        assert "1 not started (table-1: 1)" in text
+        assert "1 planned run not yet started (table-1: 1)" in text
         assert rows_of(tmp_path / "out/tables/missing-runs.csv") == [
             {
                 "Task": "cartpole-swingup",
@@ -65,7 +65,7 @@ class TestMissingRuns:
             ("controls", "shooting")
         ]
         text = write_report([tmp_path / "in"], tmp_path / "out").page.read_text()
-        assert "1 not started (controls: 1, shooting: 1)" in text
+        assert "1 planned run not yet started (controls: 1, shooting: 1)" in text
 
     def test_a_study_without_any_run_is_reported_too(self, tmp_path: Path) -> None:
         expected = [
@@ -73,7 +73,7 @@ class TestMissingRuns:
         ]
         write_study(tmp_path / "in", "table-1", "table-1", "sac", expected)
         text = write_report([tmp_path / "in"], tmp_path / "out").page.read_text()
-        assert "5 not started (table-1: 5)" in text
+        assert "5 planned runs not yet started (table-1: 5)" in text
 
     def test_unfinished_and_broken_runs_are_listed(self, tmp_path: Path) -> None:
         cartpole = task("cartpole-swingup")

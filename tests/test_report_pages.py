@@ -94,7 +94,7 @@ class TestPagesForARepository:
             3.05 / 2.05
         )
         assert (
-            "Repeat it with `pac4sac study run cost --device cuda`"
+            "Repeat the measurement with `pac4sac study run cost --device cuda`"
             in (tmp_path / "out" / "report.md").read_text()
         )
 

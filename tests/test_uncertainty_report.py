@@ -65,7 +65,9 @@ def test_the_answer_names_the_best_and_the_worst_std(tmp_path: Path) -> None:
     write_uncertainties(tmp_path)
     write_study(tmp_path, "uncertainty", "uncertainty", None, [])
     told = uncertainty_answer(read_context([tmp_path]))
-    assert told.startswith("On cartpole-swingup, error ÷ std is 1.1 [0.7, 1.7] for SAC and 200.0 [")
+    assert told.startswith(
+        "On cartpole-swingup, error ÷ std (ideal: 1) is 1.1 [0.7, 1.7] for SAC and 200.0 ["
+    )
     assert told.endswith("] for PAC4SAC.")
 
 

@@ -73,7 +73,7 @@ class CostUntilSolved:
             ]
             if on_tasks:
                 on_machine = f"On the machine “{machine.title}”"
-                need = "the algorithms with the least time per solved run are"
+                need = "the algorithm with the least time per solved run is"
                 sentences.append(f"{on_machine}, {need} {listed(on_tasks)}.")
         return " ".join(sentences)
 

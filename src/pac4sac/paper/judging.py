@@ -204,7 +204,7 @@ def _bias_test(own: Variant, sac: Variant) -> ClaimTest | None:
         return None
     p = NOTHING if row.p is None else p_text(row.p)
     bias = in_digits(final_bias(own), digits=1)
-    text = f"{in_digits(row.difference, digits=1)} ({p}), bias of PAC4SAC {bias}"
+    text = f"{in_digits(row.difference, digits=1)} ({p}); the bias of PAC4SAC is {bias}"
     runs = f"{len(row.values)} and {len(theirs.values)}"
     return ClaimTest("SAC", text, _is_cured(row, own), row.difference, row.p, runs)
 

@@ -184,7 +184,7 @@ def _in_short(rows: Sequence[PublishedReturn], trained: Sequence[PublishedReturn
     text = f"We have runs for {len(trained)} of the {len(rows)} published returns"
     if not trained:
         return f"{text}."
-    text += f". Of our {len(trained)} returns, {tally(row.judged.verdict for row in trained)}."
+    text += f". Of our returns, {tally(row.judged.verdict for row in trained)}."
     name_of = attrgetter("short_name" if len({row.steps for row in trained}) == 1 else "name")
     numbers = []
     for row in trained:

@@ -9,9 +9,10 @@ MOST_IN_SUBJECT = 3  # a longer list of variants follows after a colon
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as in `a, b and c`."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
+    """Return names as in `a, b and c`; empty without names."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def verdict_sentences(
