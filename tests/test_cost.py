@@ -249,7 +249,7 @@ def test_rounds_are_shown_by_their_median_and_extremes_with_the_rule_of_the_verd
     assert "| 3.00 (3.00–6.00) | 1.50 [1.50, 1.50] |" in page
     assert "4 rounds" in page
     assert "threads 1 (sac) and 2 (pac4sac)" in page
-    assert f"comparable if the interval of the ratio to SAC is below {COMPARABLE}" in page
+    assert f"comparable if the whole CI of the ratio to SAC is below {COMPARABLE}" in page
     assert "timed one after another" not in page
 
 
