@@ -243,7 +243,7 @@ def test_advice_names_each_undecided_metric(
     (answer,) = (line for line in printed if "between DDPG and SAC" in line)
     assert re.search(r"final evaluation .* 95% CI .* n = 2 vs 2\)\. .* mean return", answer)
     assert ["final evaluation" in advice[0], "mean return" in advice[1]] == [True, True]
-    assert all(re.search(r"(about|more than) \d+ for DDPG", line) for line in advice)
+    assert all(re.search(r"(about|more than) \d+ seeds for DDPG", line) for line in advice)
     assert advice[0] in (tmp_path / "c" / "report" / "report.md").read_text()
 
 

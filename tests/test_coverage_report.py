@@ -88,9 +88,9 @@ def test_each_variant_has_a_verdict_on_its_coverage(tmp_path: Path) -> None:
     }
     text = (tmp_path / "out" / "report.md").read_text()
     assert (
-        f"By the distance to the nearest state, the states of `{WITHOUT_SHOOTING}` are spread more "
+        f"In terms of the distance to the nearest state, the states of `{WITHOUT_SHOOTING}` are spread more "
         f"widely than those of `pac4sac`. The states of `{WITHOUT_TERM}` are spread less widely than "
-        f"those of `pac4sac`. By the log-volume, the states of `{WITHOUT_SHOOTING}` are spread less "
+        f"those of `pac4sac`. In terms of the log-volume, the states of `{WITHOUT_SHOOTING}` are spread less "
         "widely than those of `pac4sac`. We found no significant difference from `pac4sac` for "
         f"`{WITHOUT_TERM}`."
     ) in text

@@ -179,9 +179,9 @@ class TestPaths:
     @pytest.mark.parametrize("name", HOSTILE[:7])
     def test_the_name_of_a_run_that_is_a_path_is_refused(self, tmp_path, name):
         folder = report_folders.write_run(tmp_path, report_folders.own_task(), run=name)
-        with pytest.raises(UserError, match="is not the name of a folder"):
+        with pytest.raises(UserError, match="is not a valid folder name"):
             read_run(folder)
-        with pytest.raises(UserError, match="is not the name of a folder"):
+        with pytest.raises(UserError, match="is not a valid folder name"):
             archived_run(tmp_path / "a.jsonl", json.loads((folder / "run.json").read_bytes()))
 
     LINKS = (

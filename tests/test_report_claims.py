@@ -313,10 +313,10 @@ class TestCalibration:
         section = calibration_section(read_context([tmp_path]))
         assert section is not None
         told = [block for block in section.blocks[1:] if isinstance(block, str)]
-        (ranked,) = (text for text in told if "the regret of SAC closest" in text)
+        (ranked,) = (text for text in told if "the regret of SAC is closest" in text)
         assert ranked.startswith("On cartpole-swingup and ant, ")
-        assert "`sac-alpha=0.1` (factor 1.21 with 2 and 1 updates per step)" in ranked
-        assert "`sac-alpha=0.2` (factor 2.00 with 1 and 2 updates per step)" in ranked
+        assert "`sac-alpha=0.1` (factor 1.21; 2 and 1 updates per step, respectively)" in ranked
+        assert "`sac-alpha=0.2` (factor 2.00; 1 and 2 updates per step, respectively)" in ranked
         assert ranked.index("alpha=0.1") < ranked.index("alpha=0.2")
         assert "The settings on ant are not ranked, because runs of `sac` are unfinished." in told
         tables = {block.name: block for block in section.blocks if isinstance(block, Table)}
@@ -336,9 +336,9 @@ class TestCalibration:
         write_study(tmp_path, "calibrate-oac", "calibration", None, [])
         section = calibration_section(read_context([tmp_path]))
         assert section is not None
-        (told,) = [block for block in section.blocks if "the regret of OAC closest" in str(block)]
+        (told,) = [block for block in section.blocks if "the regret of OAC is closest" in str(block)]
         assert told.endswith(
-            "`oac-lab` (factor 1.10 with 4 updates per step), followed by `oac` (factor 1.50 with 4 updates per step)."
+            "`oac-lab` (factor 1.10; 4 updates per step), followed by `oac` (factor 1.50; 4 updates per step)."
         )
 
     def test_runs_of_a_search_have_a_section_and_are_not_results(self, tmp_path: Path) -> None:

@@ -131,7 +131,9 @@ def _answer_of_claims(question: str, claims: Sequence[JudgedClaim], kind: str) -
     )
     if len(tests) == 1:
         return answer(f"The result is {number}")
-    return answer(f"{_support(tests, kind)} The clearest result is {number}")
+    is_shown = verdict in (HOLDS, IN_PART, CONTRADICTED)
+    clearest_is = "The clearest result is" if is_shown else "The lowest p-value belongs to"
+    return answer(f"{_support(tests, kind)} {clearest_is} {number}")
 
 
 def _support(tests: Sequence[ClaimTest], kind: str) -> str:

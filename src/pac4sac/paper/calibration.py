@@ -232,13 +232,14 @@ def nearest_over_tasks(on_tasks: OnTasks) -> list[str]:
         found = _found_on_all_tasks(row, on_tasks)
         names = []
         for choice, factor in _rank_over_tasks(found):
-            updates = listed([str(n.updates_per_step) for n in found[choice].values()])
-            names.append(f"`{choice}` (factor {factor:.2f} with {updates} updates per step)")
+            counts = [str(n.updates_per_step) for n in found[choice].values()]
+            updates = f"{listed(counts)} updates per step{', respectively' * (len(counts) > 1)}"
+            names.append(f"`{choice}` (factor {factor:.2f}; {updates})")
         if names:
             tasks = listed(list(next(iter(found.values()))))
             sentences.append(
-                f"On {tasks}, the setting that brings the regret of {algorithm} closest to the "
-                f"paper's is {', followed by '.join(names)}."
+                f"On {tasks}, the regret of {algorithm} is closest to the paper's with "
+                f"{', followed by '.join(names)}."
             )
     return sentences
 

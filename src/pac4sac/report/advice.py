@@ -82,4 +82,4 @@ def _seeds_of(row: Compared, comparisons: int) -> int | None:
 
 
 def _counted(seeds: int) -> str:
-    return f"more than {MOST_SEEDS}" if seeds >= MOST_SEEDS else f"about {seeds}"
+    return f"more than {MOST_SEEDS} seeds" if seeds >= MOST_SEEDS else f"about {seeds} seeds"

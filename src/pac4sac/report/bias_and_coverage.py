@@ -294,7 +294,7 @@ def coverage_section(context: Context, choose: Choose | None = None) -> Section 
             rows = {row.variant: row for row in compare_coverage(name, variants, baseline)}
             columns += _coverage_columns(name, quantity, rows)
             verdicts = [(row.verdict, f"`{variant.label}`") for variant, row in rows.items()]
-            sentences.append(_coverage_in_words(verdicts, f"By the {quantity},", baseline))
+            sentences.append(_coverage_in_words(verdicts, f"In terms of the {quantity},", baseline))
         if baseline is None:
             return [], columns
         against = (

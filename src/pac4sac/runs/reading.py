@@ -341,7 +341,8 @@ def _check_description(about: dict[str, Any], path: str) -> None:
             raise UserError(f"The config in {path} is damaged: it has no valid {name}; {COPY}")
     if not is_file_name(about["run"]):
         raise UserError(
-            f"{path} is damaged: its run {about['run']!r} is not the name of a folder; {COPY}"
+            f"{path} is damaged: its entry run, {about['run']!r}, is not a valid folder name; "
+            f"{COPY}"
         )
 
 

@@ -217,7 +217,7 @@ def check_schema(checkpoint: Checkpoint) -> None:
 def _check_entries(table: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
     """Refuse a table of the progress that has an entry of the wrong type."""
     if wrong := [name for name, kind in kinds.items() if not isinstance(table[name], kind)]:
-        raise ValueError(f"its progress has no valid {', '.join(wrong)}")
+        raise ValueError(f"its progress record has no valid {', '.join(wrong)}")
 
 
 def _check_shape(name: str, array: Tensor | NDArray[Any], dimensions: int, runs: int) -> None:

@@ -110,7 +110,9 @@ def check_stored(stored: Mapping[str, Any], runs: int) -> None:
     for name, kind in PER_RUN.items():
         values = stored[name]
         if len(values) != runs or not all(isinstance(value, kind) for value in values):
-            raise DamagedCheckpoint(f"its progress has no valid {name} for some of its {runs} runs")
+            raise DamagedCheckpoint(
+                f"its progress record has no valid {name} for some of its {runs} runs"
+            )
     for returns in stored["returns"]:
         sum(returns)  # raises a TypeError unless all are numbers
     bool(stored["complete"])
