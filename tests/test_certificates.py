@@ -134,7 +134,7 @@ def test_ranges_of_values_and_returns_follow_from_the_range_of_rewards() -> None
     assert positive.of_returns(50) == (1, 150)
     assert (RewardRange.observed([2.0, 2.0]).low, RewardRange.observed([2.0, 2.0]).high) == (0, 2)
     assert RewardRange.known(Task("mine", "no/Such-v0")) is None
-    with pytest.raises(UserError, match="lower number first"):
+    with pytest.raises(UserError, match="lower one first"):
         RewardRange(1, 1, "", proven=False)
 
 

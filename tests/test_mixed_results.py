@@ -381,7 +381,7 @@ def test_runs_of_additional_seeds_are_counted(tmp_path: Path) -> None:
     shown = shown_plan(tmp_path, [0])
     assert "2 runs in" in shown
     assert "3 kept, 1 to train" in shown
-    assert "2 more runs" in shown
+    assert "2 other runs" in shown
 
 
 def train_for_study(study: Path, name: str, seeds: list[int], **more: Any) -> None:

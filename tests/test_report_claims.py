@@ -201,7 +201,7 @@ class TestClaims:
         table = next(block for block in section.blocks if isinstance(block, Table))
         row = next(row for row in table.records if row["variant"] == "pac4sac")
         assert (row["against_baseline"], row["family"]) == ("better", "Algorithms of Table 1")
-        assert "Algorithms of Table 1 (3) and Other runs (20)" in section.blocks[0]
+        assert "*Algorithms of Table 1* (3) and *Other runs* (20)" in section.blocks[0]
 
     def test_report_differences_that_are_shown_to_be_small(self, tmp_path: Path) -> None:
         self.write(tmp_path, "pac4sac", 600.0)
@@ -336,7 +336,9 @@ class TestCalibration:
         write_study(tmp_path, "calibrate-oac", "calibration", None, [])
         section = calibration_section(read_context([tmp_path]))
         assert section is not None
-        (told,) = [block for block in section.blocks if "the regret of OAC is closest" in str(block)]
+        (told,) = [
+            block for block in section.blocks if "the regret of OAC is closest" in str(block)
+        ]
         assert told.endswith(
             "`oac-lab` (factor 1.10; 4 updates per step), followed by `oac` (factor 1.50; 4 updates per step)."
         )

@@ -127,7 +127,8 @@ class AgentConfig:
     tau: float = per_run(
         0.005,
         Interval(0, 1, low_open=True),
-        "τ: fraction of the way that each update moves the target networks to the online networks",
+        "τ: fraction of the distance to the online networks that each update moves the target "
+        "networks",
     )
     lr: float = per_run(
         3e-4, POSITIVE, "Adam's learning rate for all networks that have no separate rate"

@@ -96,7 +96,7 @@ def _about(context: Context, task: TaskView, baseline: Variant | None) -> str:
         return _ranked_by(task)
     texts, groups = TEXTS["task"], context.groups[task.title]
     sizes = {group.title: len(group.members) - (baseline in group.members) for group in groups}
-    named = listed([f"{title} ({n})" for title, n in sizes.items() if n])
+    named = listed([f"*{title}* ({n})" for title, n in sizes.items() if n])
     by = texts["baseline"].format(
         label=baseline.label, metric=task.headline.title, tests=TEXTS["tests"]
     )
