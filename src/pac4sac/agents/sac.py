@@ -49,7 +49,7 @@ class SacConfig(AgentConfig):
         -1.0, ANY, "target entropy divided by the number of action dimensions"
     )
     alpha_lr: float = per_run(
-        0.0, NON_NEGATIVE, "Adam's learning rate for log α; 0 means the value of lr"
+        0.0, NON_NEGATIVE, "Adam's learning rate for log α; 0 means the same as `lr`"
     )
     alpha_loss: str = structural(
         "log",

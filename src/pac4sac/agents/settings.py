@@ -134,10 +134,10 @@ class AgentConfig:
         3e-4, POSITIVE, "Adam's learning rate for all networks that have no separate rate"
     )
     actor_lr: float = per_run(
-        0.0, NON_NEGATIVE, "Adam's learning rate for the actor; 0 means the value of lr"
+        0.0, NON_NEGATIVE, "Adam's learning rate for the actor; 0 means the same as `lr`"
     )
     critic_lr: float = per_run(
-        0.0, NON_NEGATIVE, "Adam's learning rate for the critic; 0 means the value of lr"
+        0.0, NON_NEGATIVE, "Adam's learning rate for the critic; 0 means the same as `lr`"
     )
     lr_schedule: str = structural(
         "constant", SCHEDULES, "learning-rate schedule over the updates of each network"
@@ -161,10 +161,10 @@ class AgentConfig:
     width: int = structural(256, AT_LEAST_ONE, "number of units per hidden layer")
     depth: int = structural(2, Interval(1, 100), "number of hidden layers")
     critic_width: int = structural(
-        0, NON_NEGATIVE, "number of units per hidden layer of a critic; 0 means the value of width"
+        0, NON_NEGATIVE, "number of units per hidden layer of a critic; 0 means the same as `width`"
     )
     critic_depth: int = structural(
-        0, Interval(0, 100), "number of hidden layers of a critic; 0 means the value of depth"
+        0, Interval(0, 100), "number of hidden layers of a critic; 0 means the same as `depth`"
     )
     normalise_observations: bool = structural(
         False, None, "standardise observations with their running mean and standard deviation"
