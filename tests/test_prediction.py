@@ -131,28 +131,31 @@ def test_cohorts_on_a_gpu_share_it_and_the_cores(monkeypatch: pytest.MonkeyPatch
     assert some("cuda", 50, 50, compiling=10).compiling(2) == 30
 
 
-def test_a_plan_says_what_was_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a small study into the working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     Path("tiny.toml").write_text(TINY)
+    return tmp_path
+
+
+def test_a_plan_says_what_was_measured(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(prediction.predict, "__defaults__", (0.0,))  # no time
     assert main(["study", "plan", "tiny.toml"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    kinds = len(plan(load_study("tiny.toml"), tmp_path / "none", 10**12))
+    kinds = len(plan(load_study("tiny.toml"), tiny / "none", 10**12))
     assert f"1 of {kinds} kinds" in shown
     assert "~ " in shown
     assert "time limit did not allow" in shown
 
 
 def test_trained_cohorts_of_a_plan_are_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-    Path("tiny.toml").write_text(TINY)
-    first = plan(load_study("tiny.toml"), tmp_path / "none", 10**12)[0].title
+    first = plan(load_study("tiny.toml"), tiny / "none", 10**12)[0].title
     monkeypatch.setattr(PlannedCohort, "is_done", lambda cohort: cohort.title == first)
     assert main(["study", "plan", "tiny.toml"]) == 0
     assert "done" in capsys.readouterr().out

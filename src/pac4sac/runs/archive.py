@@ -10,9 +10,8 @@ A run that several studies share is stored once; each of them finds it by its id
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -85,8 +84,7 @@ def add_to_archive(
     check_folders(folders)
     check_links(archive)
     held = {run.identity: run for run in _runs_below(archive, experiments=False)}
-    is_wanted = partial(_is_wanted, unfinished=unfinished, leave_out=leave_out)
-    changes = _add_runs(folders, held, is_wanted, keep_first)
+    changes = _add_runs(folders, held, unfinished, keep_first, leave_out)
     studies, costs = _merged_studies([archive, *folders]), _merged_costs([archive, *folders])
     if not (held or studies or costs or changes.unfinished):
         raise UserError(
@@ -98,20 +96,17 @@ def add_to_archive(
     return changes
 
 
-def _is_wanted(run: RunRecord, unfinished: bool, leave_out: Container[str]) -> bool:
-    return run.identity not in leave_out and (unfinished or completion(run) > 0)
-
-
 def _add_runs(
     folders: Sequence[Path],
     held: dict[str, RunRecord],
-    is_wanted: Callable[[RunRecord], bool],
+    unfinished: bool,
     keep_first: bool,
+    leave_out: Container[str],
 ) -> ArchiveChanges:
     """Add the runs below some folders to the stored ones, and return the changes."""
     changes, left_out = ArchiveChanges(), dict[str, str]()
     for run in chain.from_iterable(map(_runs_below, folders)):
-        if is_wanted(run):
+        if run.identity not in leave_out and (unfinished or completion(run)):
             _add_run(run, held, changes, keep_first)
         else:
             left_out[run.identity] = str(run.folder)
