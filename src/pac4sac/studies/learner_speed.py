@@ -26,7 +26,7 @@ MEASURED_STEPS = 20_000  # largest replay buffer of a measured learner
 MOST_CALLS, ENOUGH = 10, 0.2
 PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")
 # A compiled program computes the same matrix products. The rest takes this part of its eager time
-# without the launches of kernels (benchmarks/predictions.py).
+# without the launches of kernels (benchmarks/predictions.py). The part on a GPU is assumed.
 FUSED = {"cpu": 0.35, "cuda": 0.2}
 COMPILING = 7_000  # seconds to compile an operation ÷ those of launching what it calls
 
